@@ -1,0 +1,199 @@
+//! Commands, and what each of them does with the library.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use lab::{Fault, Home, Lab, Label, Taint, Tool};
+
+/// A real Kubernetes cluster on one Linux machine, without Docker.
+///
+/// Real etcd, API server, controller manager, scheduler, kubelets, kube-proxies, containerd and CoreDNS, built from
+/// pinned sources on first use. A node is a set of Linux namespaces. Files are kept in $LAB_HOME, by default
+/// kube-node-ready-lab in the user's cache folder.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Which lab, where several run side by side
+    #[arg(long, global = true, default_value = "default", env = "LAB_NAME")]
+    name: String,
+    #[command(subcommand)]
+    command: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a cluster, or complete it; what an interrupted run left behind is removed first
+    Up {
+        /// How many nodes: n1, n2, ...; 0 needs no root and gives a control plane only
+        #[arg(long, default_value_t = 2)]
+        nodes: u8,
+        /// An extra flag for a component, for example kube-controller-manager=--node-monitor-grace-period=20s
+        #[arg(long = "flag", value_name = "COMPONENT=FLAG", value_parser = component_flag)]
+        flags: Vec<(Tool, String)>,
+    },
+    /// End the cluster and leave nothing of it on the machine
+    Down,
+    /// Show all labs, their components and nodes; exit code 1 if something is not running
+    Status,
+    /// Print the path of a kubeconfig with all rights
+    Kubeconfig,
+    /// Run kubectl
+    #[command(disable_help_flag = true)]
+    Kubectl(Passed),
+    /// Run Helm
+    #[command(disable_help_flag = true)]
+    Helm(Passed),
+    /// Simulate every Node annotated kwok.x-k8s.io/node=fake
+    Kwok,
+    /// Bring images to all nodes
+    #[command(subcommand)]
+    Image(ImageVerb),
+    /// Add, break, mend and remove nodes
+    #[command(subcommand)]
+    Node(NodeVerb),
+    /// Build programs into the cache without starting anything; all of them unless some are named
+    Build { tools: Vec<Tool> },
+}
+
+#[derive(Debug, Args)]
+struct Passed {
+    /// Handed on as they are
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ImageVerb {
+    /// Load an image archive (docker or OCI) into all nodes, also into nodes added later
+    Load { file: PathBuf },
+}
+
+#[derive(Debug, Subcommand)]
+enum NodeVerb {
+    /// Add a node and wait until it is Ready
+    Add {
+        node: String,
+        /// A taint from its first moment, KEY=VALUE:EFFECT
+        #[arg(long = "taint", value_name = "TAINT")]
+        taints: Vec<Taint>,
+        /// A label from its first moment, KEY=VALUE
+        #[arg(long = "label", value_name = "LABEL")]
+        labels: Vec<Label>,
+    },
+    /// Take a node away for good, machine and Node object
+    Remove { node: String },
+    /// Cut a node's power; its Node object stays
+    Kill { node: String },
+    /// Reboot a node, or start one that was killed: new boot ID, same disk, same Node object
+    Reboot { node: String },
+    /// Break something for the pods of a node; faults add up
+    Break { node: String, fault: Fault },
+    /// Mend everything that was broken on a node
+    Heal { node: String },
+    /// Run a command on a node
+    #[command(disable_help_flag = true)]
+    Exec {
+        node: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+pub(crate) fn run(Cli { name, command }: Cli) -> Result<ExitCode> {
+    let home = Home::from_env()?;
+    let lab = || Lab::open(&home, &name);
+    match command {
+        Verb::Up { nodes, flags } => up(&home, &name, nodes, &flags)?,
+        Verb::Down => lab()?.down()?,
+        Verb::Status => return status(&home),
+        Verb::Kubeconfig => println!("{}", lab()?.kubeconfig().display()),
+        Verb::Kubectl(Passed { arguments }) => become_(lab()?.client(Tool::Kubectl).args(arguments))?,
+        Verb::Helm(Passed { arguments }) => {
+            lab::build(&home, &[Tool::Helm])?;
+            become_(lab()?.client(Tool::Helm).args(arguments))?;
+        }
+        Verb::Kwok => lab()?.start_kwok()?,
+        Verb::Image(ImageVerb::Load { file }) => lab()?.load_image(&file)?,
+        Verb::Node(verb) => node(&lab()?, verb)?,
+        Verb::Build { tools } if tools.is_empty() => {
+            lab::build(&home, <Tool as clap::ValueEnum>::value_variants())?
+        }
+        Verb::Build { tools } => lab::build(&home, &tools)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn up(home: &Home, name: &str, nodes: u8, flags: &[(Tool, String)]) -> Result<()> {
+    let builder = Lab::builder(home, name).nodes(nodes);
+    let lab = flags.iter().fold(builder, |builder, (tool, flag)| builder.flag(*tool, flag)).up()?;
+    println!("lab {name} is up; export KUBECONFIG={}", lab.kubeconfig().display());
+    Ok(())
+}
+
+fn node(lab: &Lab, verb: NodeVerb) -> Result<()> {
+    match verb {
+        NodeVerb::Add { node, taints, labels } => {
+            let builder = taints.into_iter().fold(lab.add_node(&node), lab::NodeBuilder::taint);
+            labels.into_iter().fold(builder, lab::NodeBuilder::label).start().map(drop)
+        }
+        NodeVerb::Remove { node } => lab.node(&node)?.remove(),
+        NodeVerb::Kill { node } => lab.node(&node)?.kill(),
+        NodeVerb::Reboot { node } => lab.node(&node)?.reboot(),
+        NodeVerb::Break { node, fault } => lab.node(&node)?.inject(fault),
+        NodeVerb::Heal { node } => lab.node(&node)?.heal(),
+        NodeVerb::Exec { node, command } => become_(lab.node(&node)?.command()?.args(command)),
+    }
+}
+
+fn status(home: &Home) -> Result<ExitCode> {
+    let labs = Lab::all(home)?;
+    if labs.is_empty() {
+        println!("no lab is up");
+    }
+    let mut well = true;
+    for lab in labs {
+        println!("lab {} in {}", lab.name(), lab.folder().display());
+        for (component, pid) in lab.components()? {
+            let state = pid.map_or_else(|| "not running".to_owned(), |pid| format!("running, pid {pid}"));
+            println!("  {component:<24} {state}");
+            well &= pid.is_some();
+        }
+        for node in lab.nodes()? {
+            let state = if node.is_on() { "on" } else { "off" };
+            println!("  node {:<19} {state}, {}, pods {}", node.name(), node.address(), node.pod_range());
+        }
+    }
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Hands the terminal, the signals and the exit code over to the command. Returns only if it cannot start.
+fn become_(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    Err(command.exec()).with_context(|| format!("cannot run {name}"))
+}
+
+fn component_flag(text: &str) -> Result<(Tool, String)> {
+    let (component, flag) = text.split_once('=').context("write COMPONENT=FLAG")?;
+    let tool = <Tool as clap::ValueEnum>::from_str(component, false).map_err(anyhow::Error::msg)?;
+    Ok((tool, flag.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_flag_names_its_component() {
+        let (tool, flag) = component_flag("kubelet=--v=4").unwrap();
+        assert_eq!((tool, flag.as_str()), (Tool::Kubelet, "--v=4"));
+        assert!(component_flag("kublet=--v=4").is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Where the lab keeps its files: built tools, images, and the state of each lab.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The folder of all labs of one user: `$LAB_HOME`, or `kube-node-ready-lab` in the user's cache folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// The home given by the environment.
+    pub fn from_env() -> Result<Self> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let root = variable("LAB_HOME")
+            .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("kube-node-ready-lab")))
+            .or_else(|| Some(variable("HOME")?.join(".cache/kube-node-ready-lab")))
+            .context("no place for the lab's files: set LAB_HOME or HOME")?;
+        Self::at(&root)
+    }
+
+    /// A home in the given folder, which is made if it is missing.
+    pub fn at(root: &Path) -> Result<Self> {
+        fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
+        Ok(Self { root: fs::canonicalize(root)? })
+    }
+
+    /// Built programs, a folder for each set of pins.
+    #[must_use]
+    pub fn tools(&self) -> PathBuf {
+        self.root.join("tools")
+    }
+
+    /// Images that every node gets.
+    pub(crate) fn images(&self) -> PathBuf {
+        self.root.join("images")
+    }
+
+    pub(crate) fn labs(&self) -> PathBuf {
+        self.root.join("labs")
+    }
+
+    /// Everything that belongs to the lab of this name, and goes with it.
+    #[must_use]
+    pub fn lab(&self, name: &str) -> PathBuf {
+        self.labs().join(name)
+    }
+
+    /// Held while a lab is made or removed, so that two of them never take the same slot.
+    pub(crate) fn lock(&self) -> Result<File> {
+        lock(&self.root.join("lock"))
+    }
+}
+
+/// Takes an exclusive lock that ends with the returned file, or with the process.
+pub(crate) fn lock(path: &Path) -> Result<File> {
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    Ok(file)
+}

@@ -1,0 +1,395 @@
+//! A lab: one cluster on this machine, from `up` to `down`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::address::{Addresses, SLOTS};
+use crate::audit::{self, AuditEvent};
+use crate::home::{self, Home};
+use crate::node::{Node, NodeBuilder};
+use crate::pki::{Pair, Pki};
+use crate::progress::Step;
+use crate::tools::{self, Tool};
+use crate::{cgroup, control_plane, host, image, names, network, process};
+
+const DNS_LIMIT: Duration = Duration::from_secs(120);
+const KWOK: &str = include_str!("files/kwok.yaml");
+const CLUSTER: &str = include_str!("files/cluster.yaml");
+
+/// What must be known to find a lab again. Everything else is read off the machine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State {
+    name: String,
+    /// Marks the processes, control groups and links of this very lab.
+    owner: String,
+    slot: u8,
+    /// A lab without a network cannot have nodes, and needs no root.
+    networked: bool,
+    /// Extra flags, by the name of the component.
+    flags: Vec<(String, String)>,
+    /// Written last: without it, `up` was interrupted.
+    complete: bool,
+}
+
+/// A cluster on this machine.
+///
+/// The handle is only a name: dropping it changes nothing, and [`Lab::open`] gives another one.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    home: Home,
+    state: State,
+}
+
+/// Collects what a new lab should be like.
+#[derive(Debug, Clone)]
+pub struct LabBuilder {
+    home: Home,
+    name: String,
+    nodes: u8,
+    flags: Vec<(String, String)>,
+}
+
+impl LabBuilder {
+    /// With this many nodes, called n1, n2, ... Without any, no root is needed.
+    #[must_use]
+    pub fn nodes(mut self, nodes: u8) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// With an extra flag for a component of the control plane, the kubelets or the kube-proxies.
+    #[must_use]
+    pub fn flag(mut self, component: Tool, flag: &str) -> Self {
+        self.flags.push((component.name(), flag.to_owned()));
+        self
+    }
+
+    /// Makes the lab, or completes it: if it is up and well, only missing nodes are added. What an interrupted or
+    /// broken lab of the same name left behind is removed first.
+    pub fn up(self) -> Result<Lab> {
+        names::check("lab", &self.name)?;
+        if self.nodes > 0 && !host::is_root() {
+            bail!(
+                "nodes need root for their namespaces: run as root, or use `--nodes 0` for a control plane only"
+            );
+        }
+        tools::ensure(&self.home, tools::CONTROL_PLANE)?;
+        if self.nodes > 0 {
+            prepare_for_nodes(&self.home)?;
+        }
+        let lab = match Lab::open(&self.home, &self.name) {
+            Ok(lab) if lab.is_well() => lab,
+            Ok(lab) => {
+                eprintln!("lab {}: removing what an earlier run left behind", self.name);
+                lab.down()?;
+                self.create()?
+            }
+            Err(_) => self.create()?,
+        };
+        lab.add_missing_nodes(self.nodes)?;
+        Ok(lab)
+    }
+
+    fn create(&self) -> Result<Lab> {
+        let mut lab = self.reserve()?;
+        if lab.state.networked {
+            let log = lab.log("router");
+            network::create(lab.owner(), lab.state.slot, &log, &Tool::Probe.path(&self.home))?;
+        }
+        control_plane::create(&lab)?;
+        if lab.state.networked {
+            let manifest = CLUSTER
+                .replace("DNS_ADDRESS", &lab.addresses().dns_service().to_string())
+                .replace("COREDNS_IMAGE", image::COREDNS);
+            lab.apply(&manifest)?;
+        }
+        lab.state.complete = true;
+        lab.save()?;
+        Ok(lab)
+    }
+
+    /// Takes a slot and writes the owner down before anything is made that would have to be found again.
+    fn reserve(&self) -> Result<Lab> {
+        let _lock = self.home.lock()?;
+        let networked = host::is_root();
+        if networked {
+            tools::ensure(&self.home, &[Tool::Probe])?;
+        }
+        let taken: Vec<_> = Lab::all(&self.home)?.iter().map(|lab| lab.state.slot).collect();
+        let mut free = (0..SLOTS).filter(|slot| !taken.contains(slot));
+        let slot = loop {
+            let slot = free
+                .next()
+                .context("no room for another lab: `lab status` lists them, `lab down` ends one")?;
+            if network::is_free(slot, networked)? {
+                break slot;
+            }
+        };
+        let owner = random_id()?.replace('-', "")[..12].to_owned();
+        let (name, flags) = (self.name.clone(), self.flags.clone());
+        let state = State { name, owner, slot, networked, flags, complete: false };
+        let lab = Lab { home: self.home.clone(), state };
+        fs::create_dir_all(lab.folder().join("log"))?;
+        lab.save()?;
+        Ok(lab)
+    }
+}
+
+impl Lab {
+    /// Starts the description of a lab.
+    #[must_use]
+    pub fn builder(home: &Home, name: &str) -> LabBuilder {
+        LabBuilder { home: home.clone(), name: name.to_owned(), nodes: 0, flags: Vec::new() }
+    }
+
+    /// The lab of this name, whatever state it is in.
+    pub fn open(home: &Home, name: &str) -> Result<Self> {
+        names::check("lab", name)?;
+        let path = home.lab(name).join("lab.json");
+        let text = fs::read(&path)
+            .with_context(|| format!("no lab is called {name}: `lab up --name {name}` makes it"))?;
+        let state = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        Ok(Self { home: home.clone(), state })
+    }
+
+    /// All labs of a home.
+    pub fn all(home: &Home) -> Result<Vec<Self>> {
+        let mut names = Vec::new();
+        if home.labs().exists() {
+            for entry in fs::read_dir(home.labs())? {
+                names.push(entry?.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names.iter().filter_map(|name| Self::open(home, name).ok()).collect())
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// Everything of this lab on disk.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.home.lab(&self.state.name)
+    }
+
+    /// A kubeconfig with all rights.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder().join("kubeconfig")
+    }
+
+    /// Ends the lab and leaves nothing of it on the machine.
+    pub fn down(&self) -> Result<()> {
+        let _lock = self.home.lock()?;
+        process::kill(self.owner(), |_| true)?;
+        if self.state.networked {
+            network::remove(self.owner(), self.state.slot)?;
+            cgroup::remove_all(self.owner())?;
+        }
+        fs::remove_dir_all(self.folder())
+            .with_context(|| format!("cannot remove {}", self.folder().display()))
+    }
+
+    /// Runs kubectl with all rights and gives what it printed.
+    pub fn kubectl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        process::run(self.client(Tool::Kubectl).args(arguments))
+    }
+
+    /// Creates or changes the objects of a manifest.
+    pub fn apply(&self, manifest: &str) -> Result<()> {
+        process::run_with_text(self.client(Tool::Kubectl).args(["apply", "-f", "-"]), manifest)?;
+        Ok(())
+    }
+
+    /// Runs Helm, which is built on first use, and gives what it printed.
+    pub fn helm<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        tools::ensure(&self.home, &[Tool::Helm])?;
+        process::run(self.client(Tool::Helm).args(arguments))
+    }
+
+    /// A client program that talks to this lab; its arguments are still missing.
+    #[must_use]
+    pub fn client(&self, tool: Tool) -> Command {
+        let mut command = Command::new(tool.path(&self.home));
+        command.env("KUBECONFIG", self.kubeconfig());
+        command
+    }
+
+    /// Describes a further node.
+    #[must_use]
+    pub fn add_node(&self, name: &str) -> NodeBuilder {
+        NodeBuilder::new(self, name)
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Result<Node> {
+        Node::open(self, name)
+    }
+
+    /// All nodes that were added and not removed, also those that are switched off.
+    pub fn nodes(&self) -> Result<Vec<Node>> {
+        Node::all(self)
+    }
+
+    /// Brings an image archive (docker or OCI) to every node, also to those added later.
+    pub fn load_image(&self, archive: &Path) -> Result<()> {
+        image::check_archive(archive)?;
+        let name = archive.file_name().context("an image archive is a file")?;
+        fs::create_dir_all(self.images())?;
+        let kept = self.images().join(name);
+        fs::copy(archive, &kept)?;
+        self.nodes()?.iter().filter(|node| node.is_on()).try_for_each(|node| node.import(&kept))
+    }
+
+    /// What the API server did, for whom. See [`AuditEvent`].
+    pub fn audit(&self) -> Result<Vec<AuditEvent>> {
+        audit::read(&self.folder().join("audit.log"))
+    }
+
+    /// Starts kwok: from now on every Node annotated `kwok.x-k8s.io/node=fake` is simulated, and becomes Ready
+    /// without a kubelet. A pod on it that is annotated `lab/message` ends at once with that message.
+    pub fn start_kwok(&self) -> Result<()> {
+        tools::ensure(&self.home, &[Tool::Kwok])?;
+        let config = self.folder().join("kwok.yaml");
+        fs::write(&config, KWOK)?;
+        let mut command = Command::new(Tool::Kwok.path(&self.home));
+        command
+            .current_dir(self.folder())
+            .args(["--kubeconfig=kubeconfig", "--config=kwok.yaml", "-v=ERROR"])
+            .arg("--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake")
+            .arg("--node-lease-duration-seconds=1200") // heartbeats are what thousands of nodes would cost
+            .args(self.flags(Tool::Kwok));
+        process::spawn(self.owner(), "kwok", &self.log("kwok"), command)?;
+        Ok(())
+    }
+
+    /// Kills one component of the control plane and starts it again on the same data.
+    pub fn restart(&self, component: Tool) -> Result<()> {
+        process::kill(self.owner(), |role| role == component.name())?;
+        let daemon = control_plane::start(self, component)?;
+        control_plane::wait_for_api(self, &[&daemon])
+    }
+
+    /// A server certificate that clients of this lab accept, for example for a webhook.
+    pub fn certificate(&self, names: &[String]) -> Result<Pair> {
+        let first = names.first().context("a certificate needs a name")?;
+        self.pki().issue(first, &[], names)
+    }
+
+    /// The certificate of the lab's authority, in PEM.
+    pub fn authority(&self) -> Result<String> {
+        self.pki().authority()
+    }
+
+    /// Components of the control plane and whether each is running.
+    pub fn components(&self) -> Result<Vec<(String, Option<i32>)>> {
+        let found = process::find(self.owner())?;
+        let pid = |name: &str| found.iter().find(|process| process.role == name).map(|process| process.pid);
+        let mut components: Vec<_> = control_plane::COMPONENTS.iter().map(|tool| tool.name()).collect();
+        components.extend(found.iter().any(|process| process.role == "kwok").then(|| "kwok".to_owned()));
+        Ok(components.into_iter().map(|name| (name.clone(), pid(&name))).collect())
+    }
+
+    /// Whether it was completed and its control plane answers.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.state.complete
+            && self.components().is_ok_and(|components| components.iter().all(|(_, pid)| pid.is_some()))
+            && self.kubectl(["get", "--raw", "/readyz"]).is_ok()
+    }
+
+    /// Waits until the cluster's DNS serves.
+    pub fn wait_for_dns(&self) -> Result<()> {
+        let step = Step::begin("waiting for the cluster's DNS");
+        process::wait_for("CoreDNS", DNS_LIMIT, &[], || {
+            let ready =
+                self.kubectl(["-n", "kube-system", "get", "deployment", "coredns", "-o", READY_REPLICAS])?;
+            Ok((ready == "1").then_some(()))
+        })?;
+        step.done();
+        Ok(())
+    }
+
+    fn add_missing_nodes(&self, nodes: u8) -> Result<()> {
+        let present: Vec<_> = self.nodes()?.iter().map(|node| node.name().to_owned()).collect();
+        let names = (1..=nodes).map(|number| format!("n{number}")).filter(|name| !present.contains(name));
+        // All are switched on before any is waited for.
+        let started = names.map(|name| self.add_node(&name).switch_on()).collect::<Result<Vec<_>>>()?;
+        started.iter().try_for_each(Node::wait_until_ready)?;
+        if started.is_empty() { Ok(()) } else { self.wait_for_dns() }
+    }
+
+    fn save(&self) -> Result<()> {
+        // Renamed into place: a reader, or a crash, never sees half of it.
+        let fresh = self.folder().join("lab.json.new");
+        fs::write(&fresh, serde_json::to_vec_pretty(&self.state)?)?;
+        Ok(fs::rename(&fresh, self.folder().join("lab.json"))?)
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn owner(&self) -> &str {
+        &self.state.owner
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        Addresses::new(self.state.slot, self.state.networked)
+    }
+
+    /// Whether it can have nodes.
+    pub(crate) fn is_networked(&self) -> bool {
+        self.state.networked
+    }
+
+    pub(crate) fn pki(&self) -> Pki {
+        Pki::open(self.folder().join("pki"))
+    }
+
+    pub(crate) fn log(&self, component: &str) -> PathBuf {
+        self.folder().join("log").join(format!("{component}.log"))
+    }
+
+    pub(crate) fn images(&self) -> PathBuf {
+        self.folder().join("images")
+    }
+
+    pub(crate) fn flags(&self, component: Tool) -> impl Iterator<Item = &str> {
+        let name = component.name();
+        self.state
+            .flags
+            .iter()
+            .filter(move |(component, _)| *component == name)
+            .map(|(_, flag)| flag.as_str())
+    }
+
+    /// Held while a node is added or removed.
+    pub(crate) fn lock(&self) -> Result<fs::File> {
+        home::lock(&self.folder().join("lock"))
+    }
+}
+
+const READY_REPLICAS: &str = "jsonpath={.status.readyReplicas}";
+
+/// Builds and installs what nodes need.
+pub(crate) fn prepare_for_nodes(home: &Home) -> Result<()> {
+    host::ensure_ready_for_nodes()?;
+    tools::ensure(home, tools::NODES)?;
+    image::base(home)?;
+    Ok(())
+}
+
+/// A random UUID.
+pub(crate) fn random_id() -> Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
+}

@@ -1,0 +1,251 @@
+//! The machine below a node: its namespaces, its disk, and the programs that run on it.
+//!
+//! A machine is a set of namespaces (net, mount, pid, uts, cgroup) held by one process, which is pid 1 in there.
+//! Killing that process powers the machine off at once, containers and all, and can hit nothing else. What must
+//! survive a power cut is in the node's folder.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use crate::cgroup::{Group, Layout};
+use crate::node::{Node, NodeState};
+use crate::pki::write_secret;
+use crate::process::Daemon;
+use crate::tools::{self, Tool};
+use crate::{host, image, network, process};
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+const BOOT: &str = include_str!("files/boot.sh");
+/// Where the machine finds the lab's tools and its own folder, wherever they are outside.
+const TOOLS_INSIDE: &str = "/run/lab/tools";
+const FOLDER_INSIDE: &str = "/run/lab/node";
+/// Joins control groups, which only the process itself can do before it starts something else.
+const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1" || exit 1; shift; done; shift; exec "$@""#;
+
+/// Writes the files of a new machine: its disk, credentials and configuration.
+pub(crate) fn create(node: &Node) -> Result<()> {
+    let (lab, folder, name) = (node.lab(), node.folder(), node.name());
+    for part in ["lib", "log", "cni"] {
+        fs::create_dir_all(folder.join(part))?;
+    }
+    let (addresses, index) = (lab.addresses(), node.state().index);
+    let subjects = [addresses.node(index).to_string(), name.to_owned()];
+    let pair = lab.pki().issue(&format!("system:node:{name}"), &["system:nodes"], &subjects)?;
+    write_secret(&folder.join("kubelet.crt"), &pair.certificate)?;
+    write_secret(&folder.join("kubelet.key"), &pair.key)?;
+    write_secret(
+        &folder.join("kubeconfig"),
+        &lab.pki().kubeconfig(&addresses.api_url(), &pair)?.to_string(),
+    )?;
+    fs::copy(lab.folder().join("kube-proxy.kubeconfig"), folder.join("kube-proxy.kubeconfig"))?;
+    fs::write(folder.join("ca.crt"), lab.pki().authority()?)?;
+    fs::write(folder.join("machine_id"), format!("{}\n", node.state().machine_id))?;
+    fs::write(folder.join("resolv.conf"), format!("nameserver {}\n", addresses.dns_service()))?;
+    fs::write(
+        folder.join("kubelet.json"),
+        kubelet_config(node.state(), &addresses.dns_service().to_string()),
+    )?;
+    fs::write(folder.join("cni/10-lab.conflist"), cni_config(&addresses.pods_of(index).to_string()))?;
+    fs::write(folder.join("containerd.toml"), containerd_config()?)?;
+    Ok(())
+}
+
+/// Switches the machine on and starts its programs, without waiting for the node to be Ready.
+pub(crate) fn switch_on(node: &Node) -> Result<()> {
+    let (lab, layout) = (node.lab(), Layout::detect()?);
+    let probe = Tool::Probe.path(lab.home());
+    fs::write(node.folder().join("boot_id"), format!("{}\n", node.state().boot_id))?;
+    let group = group(node, &layout);
+    group.create()?;
+    let mut command = joining(&group.entrances());
+    command
+        .args(["unshare", "--net", "--mount", "--uts", "--pid", "--cgroup", "--fork", "--kill-child"])
+        .args(["--propagation", "private", "--mount-proc", "--"])
+        .arg(&probe)
+        .arg("pause");
+    let holder = process::spawn(lab.owner(), node.name(), &log(node, "machine"), command)?;
+    let pid = network::holder(lab.owner(), node.name(), &probe, &holder)?;
+    group.settle()?;
+    network::connect(lab.owner(), &probe, lab.addresses(), node.state().index, pid)?;
+    let mut boot = inside(node)?;
+    boot.args(["sh", "-s", "--"]).arg(node.folder()).arg(lab.home().tools()).arg(node.name());
+    process::run_with_text(boot.args(layout.mount_arguments()), BOOT)?;
+
+    let containerd =
+        start(node, "containerd", &["--config".to_owned(), format!("{FOLDER_INSIDE}/containerd.toml")])?;
+    process::wait_for(&format!("containerd on {}", node.name()), START_LIMIT, &[&containerd], || {
+        process::run(inside(node)?.args(["ctr", "version"])).map(Some)
+    })?;
+    for archive in image::base(lab.home())?.into_iter().chain(loaded_images(&lab.images())?) {
+        import(node, &archive)?;
+    }
+    start(node, "kubelet", &kubelet_flags(node))?;
+    start_kube_proxy(node)
+}
+
+/// Cuts the power. The Node object stays, and so does the disk.
+pub(crate) fn switch_off(node: &Node) -> Result<()> {
+    let lab = node.lab();
+    let mine = format!("{}/", node.name());
+    process::kill(lab.owner(), |role| role == node.name() || role.starts_with(&mine))?;
+    network::disconnect(lab.owner(), &Tool::Probe.path(lab.home()), lab.addresses(), node.state().index)?;
+    group(node, &Layout::detect()?).remove()
+}
+
+/// Whether the machine has power.
+pub(crate) fn is_on(node: &Node) -> bool {
+    pid(node).is_ok()
+}
+
+/// A command inside the machine; its program and arguments are still missing.
+pub(crate) fn inside(node: &Node) -> Result<Command> {
+    let mut command = joining(&group(node, &Layout::detect()?).inner_entrances());
+    command
+        .args(["nsenter", "--target", &pid(node)?.to_string()])
+        .args(["--mount", "--net", "--pid", "--uts", "--cgroup", "--"])
+        .env("PATH", tools::path_variable(Path::new(TOOLS_INSIDE)));
+    Ok(command)
+}
+
+/// Starts kube-proxy, also again after it was killed.
+pub(crate) fn start_kube_proxy(node: &Node) -> Result<()> {
+    let mut flags = vec![
+        format!("--kubeconfig={FOLDER_INSIDE}/kube-proxy.kubeconfig"),
+        format!("--hostname-override={}", node.name()),
+        format!("--cluster-cidr={}", node.lab().addresses().pods()),
+        "--proxy-mode=nftables".to_owned(),
+        "--conntrack-max-per-core=0".to_owned(), // a namespace may not change the machine's limit
+    ];
+    flags.extend(node.lab().flags(Tool::KubeProxy).map(str::to_owned));
+    start(node, "kube-proxy", &flags)?;
+    Ok(())
+}
+
+/// Role of one of the machine's programs in the process table.
+pub(crate) fn role(node: &Node, program: &str) -> String {
+    format!("{}/{program}", node.name())
+}
+
+/// Log of one of the machine's programs.
+pub(crate) fn log(node: &Node, program: &str) -> std::path::PathBuf {
+    node.lab().log(&format!("{}-{program}", node.name()))
+}
+
+/// Brings an image archive onto the machine. It is unpacked when the first pod uses it.
+pub(crate) fn import(node: &Node, archive: &Path) -> Result<()> {
+    let file = File::open(archive).with_context(|| archive.display().to_string())?;
+    let mut command = inside(node)?;
+    command.args(["ctr", "--namespace", "k8s.io", "images", "import", "--no-unpack", "-"]);
+    process::run_with_file(&mut command, file)
+        .with_context(|| format!("cannot load {} into {}", archive.display(), node.name()))?;
+    Ok(())
+}
+
+fn start(node: &Node, program: &str, arguments: &[String]) -> Result<Daemon> {
+    let mut command = inside(node)?;
+    command.arg(program).args(arguments);
+    process::spawn(node.lab().owner(), &role(node, program), &log(node, program), command)
+}
+
+fn pid(node: &Node) -> Result<i32> {
+    let probe = Tool::Probe.path(node.lab().home());
+    process::find_program(node.lab().owner(), node.name(), &probe)?
+        .with_context(|| format!("node {} is switched off: `lab node reboot {0}` starts it", node.name()))
+}
+
+fn group(node: &Node, layout: &Layout) -> Group {
+    Group::new(layout, node.lab().owner(), node.name())
+}
+
+fn joining(entrances: &[std::path::PathBuf]) -> Command {
+    let mut command = host::command("sh");
+    command.current_dir("/").args(["-c", JOIN, "join"]).args(entrances).arg("--");
+    command
+}
+
+fn loaded_images(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+fn kubelet_flags(node: &Node) -> Vec<String> {
+    let state = node.state();
+    let labels: Vec<_> = state.labels.iter().map(ToString::to_string).collect();
+    let mut flags = vec![
+        format!("--config={FOLDER_INSIDE}/kubelet.json"),
+        format!("--kubeconfig={FOLDER_INSIDE}/kubeconfig"),
+        format!("--hostname-override={}", node.name()),
+        format!("--node-ip={}", node.lab().addresses().node(state.index)),
+        format!("--node-labels={}", labels.join(",")),
+        "--v=2".to_owned(),
+    ];
+    flags.extend(node.lab().flags(Tool::Kubelet).map(str::to_owned));
+    flags
+}
+
+fn kubelet_config(state: &NodeState, dns: &str) -> String {
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+        "failCgroupV1": false,
+        "cgroupDriver": "cgroupfs",
+        "authentication": {
+            "anonymous": { "enabled": false }, "webhook": { "enabled": true },
+            "x509": { "clientCAFile": format!("{FOLDER_INSIDE}/ca.crt") },
+        },
+        "authorization": { "mode": "Webhook" },
+        "tlsCertFile": format!("{FOLDER_INSIDE}/kubelet.crt"),
+        "tlsPrivateKeyFile": format!("{FOLDER_INSIDE}/kubelet.key"),
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "clusterDNS": [dns], "clusterDomain": "cluster.local",
+        // The machine's own resolv.conf would leak its search domains into pods.
+        "resolvConf": format!("{FOLDER_INSIDE}/resolv.conf"),
+        "failSwapOn": false,
+        "evictionHard": { "memory.available": "50Mi" },
+        // A collected image could not be pulled again.
+        "imageGCHighThresholdPercent": 100,
+        "nodeStatusUpdateFrequency": "5s",
+        "registerWithTaints": state.taints,
+    })
+    .to_string()
+}
+
+/// `ptp` rather than `bridge`: every packet of a pod then passes the machine's forward hook, even to a pod on the
+/// same machine, where a fault can catch it. Addresses are kept in /run: they must not survive a reboot.
+fn cni_config(pods: &str) -> String {
+    json!({
+        "cniVersion": "1.0.0", "name": "lab",
+        "plugins": [
+            { "type": "ptp", "ipMasq": false, "ipam": {
+                "type": "host-local", "dataDir": "/run/cni-addresses",
+                "ranges": [[{ "subnet": pods }]], "routes": [{ "dst": "0.0.0.0/0" }],
+            }},
+            { "type": "portmap", "capabilities": { "portMappings": true } },
+        ],
+    })
+    .to_string()
+}
+
+fn containerd_config() -> Result<String> {
+    let plugins = host::cni_folder().context("no CNI plugins are installed")?;
+    Ok(format!(
+        r#"version = 3
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = "overlayfs"
+  [plugins.'io.containerd.cri.v1.images'.pinned_images]
+    sandbox = "{}"
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ["{plugins}"]
+    conf_dir = "{FOLDER_INSIDE}/cni"
+"#,
+        image::PAUSE
+    ))
+}

@@ -1,0 +1,162 @@
+//! The lab's network. All of it lives in a network namespace of its own, the router, which ends with its last
+//! process; the machine itself gets one virtual link and the routes on it, and forwards nothing.
+//!
+//! ```text
+//!   machine                    router namespace                      node n1
+//!   knrlab0 10.77.S.1 -------- host ]                                eth0 10.77.S.11
+//!   API server, etcd, ...            ] br0 10.77.S.2  n1 ----------- pods 10.(240+S).1.0/24
+//!                                    ]                n2 ----------- ...
+//! ```
+//!
+//! The router has no way out: what no node answers is dropped in silence, as in a broken network, and never
+//! leaves the machine by its default route.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::address::{Addresses, port, routes};
+use crate::host;
+use crate::process::{self, Daemon};
+
+const ROUTER: &str = "router";
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Whether nothing on the machine uses what a lab in this slot would need.
+pub(crate) fn is_free(slot: u8, networked: bool) -> Result<bool> {
+    let loopback = Addresses::new(slot, false).control_plane();
+    let ports_free = port::ALL.iter().all(|port| TcpListener::bind((loopback, *port)).is_ok());
+    if !networked {
+        return Ok(ports_free);
+    }
+    let known = routes(&process::run(host::command("ip").args(["-json", "route"]))?)?;
+    let addresses = Addresses::new(slot, true);
+    let link_free = !Path::new("/sys/class/net").join(link(slot)).exists();
+    Ok(ports_free && link_free && !known.iter().any(|route| addresses.overlap(route)))
+}
+
+/// Makes the router and connects the machine to it.
+pub(crate) fn create(owner: &str, slot: u8, log: &Path, probe: &Path) -> Result<()> {
+    let mut command = host::command("unshare");
+    command.arg("--net").arg("--").arg(probe).arg("pause");
+    let router = process::spawn(owner, ROUTER, log, command)?;
+    let pid = holder(owner, ROUTER, probe, &router)?;
+    let (addresses, link) = (Addresses::new(slot, true), link(slot));
+    let (machine, gateway) = (addresses.control_plane(), addresses.router());
+    batch(
+        host::command("ip"),
+        &[
+            format!("link add {link} type veth peer name host netns {pid}"),
+            format!("link set {link} alias {}", alias(owner)),
+            format!("addr add {machine}/24 dev {link}"),
+            format!("link set {link} up"),
+            format!("route add {} via {gateway} dev {link}", addresses.pods()),
+            format!("route add {} via {gateway} dev {link}", addresses.services()),
+        ],
+    )?;
+    batch(
+        inside(pid, "ip"),
+        &[
+            "link set lo up".to_owned(),
+            "link add br0 type bridge".to_owned(),
+            format!("addr add {gateway}/24 dev br0"),
+            "link set br0 up".to_owned(),
+            "link set host master br0".to_owned(),
+            "link set host up".to_owned(),
+            "route add blackhole default".to_owned(),
+        ],
+    )?;
+    process::run(inside(pid, "sh").args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+    Ok(())
+}
+
+/// Removes the machine's side; the router goes with its process. A link of somebody else's stays.
+pub(crate) fn remove(owner: &str, slot: u8) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Link {
+        ifalias: Option<String>,
+    }
+    let link = link(slot);
+    if !Path::new("/sys/class/net").join(&link).exists() {
+        return Ok(());
+    }
+    let shown = process::run(host::command("ip").args(["-json", "link", "show", &link]))?;
+    let links: Vec<Link> = serde_json::from_str(&shown).context("cannot read the machine's links")?;
+    if links.iter().any(|link| link.ifalias.as_deref() == Some(&alias(owner))) {
+        process::run(host::command("ip").args(["link", "del", &link]))?;
+    }
+    Ok(())
+}
+
+/// Plugs a node in.
+pub(crate) fn connect(owner: &str, probe: &Path, addresses: Addresses, index: u8, node: i32) -> Result<()> {
+    let (address, gateway) = (addresses.node(index), addresses.router());
+    let commands = [
+        format!("link add n{index} type veth peer name eth0 netns {node}"),
+        format!("link set n{index} master br0"),
+        format!("link set n{index} up"),
+        format!("route replace {} via {address} dev br0", addresses.pods_of(index)),
+    ];
+    batch(inside(router(owner, probe)?, "ip"), &commands)?;
+    batch(
+        inside(node, "ip"),
+        &[
+            "link set lo up".to_owned(),
+            format!("addr add {address}/24 dev eth0"),
+            "link set eth0 up".to_owned(),
+            format!("route add {} via {gateway}", addresses.pods()),
+            format!("route add {} via {gateway}", addresses.services()),
+        ],
+    )
+}
+
+/// Pulls a node's plug. Its namespace may still be dying, and with it the link: then there is nothing to do.
+pub(crate) fn disconnect(owner: &str, probe: &Path, addresses: Addresses, index: u8) -> Result<()> {
+    let router = router(owner, probe)?;
+    let link = format!("n{index}");
+    process::wait_for(&format!("removal of link {link}"), START_LIMIT, &[], || {
+        if process::run(inside(router, "ip").args(["link", "show", &link])).is_err() {
+            return Ok(Some(()));
+        }
+        process::run(inside(router, "ip").args(["link", "del", &link]))?;
+        Ok(Some(()))
+    })?;
+    let range = addresses.pods_of(index).to_string();
+    // The route went with the node's address if the bridge noticed first.
+    let _ = process::run(inside(router, "ip").args(["route", "del", &range]));
+    Ok(())
+}
+
+/// Waits for the process that holds the namespaces of `role`: all of them exist once it runs its last program.
+pub(crate) fn holder(owner: &str, role: &str, probe: &Path, daemon: &Daemon) -> Result<i32> {
+    let what = format!("the namespaces of {role}");
+    process::wait_for(&what, START_LIMIT, &[daemon], || process::find_program(owner, role, probe))
+}
+
+fn router(owner: &str, probe: &Path) -> Result<i32> {
+    process::find_program(owner, ROUTER, probe)?
+        .context("the lab's router is not running: `lab down`, then `lab up`")
+}
+
+fn inside(pid: i32, program: &str) -> Command {
+    let mut command = host::command("nsenter");
+    command.args(["--target", &pid.to_string(), "--net", "--", program]);
+    command
+}
+
+fn batch(mut ip: Command, commands: &[String]) -> Result<()> {
+    process::run_with_text(ip.args(["-batch", "-"]), &(commands.join("\n") + "\n"))?;
+    Ok(())
+}
+
+fn link(slot: u8) -> String {
+    format!("knrlab{slot}")
+}
+
+fn alias(owner: &str) -> String {
+    format!("kube-node-ready-lab:{owner}")
+}

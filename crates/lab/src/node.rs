@@ -1,0 +1,245 @@
+//! A node of a lab, from `add` to `remove`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::address::MAX_NODES;
+use crate::lab::{self, Lab};
+use crate::names::{self, Label, Taint};
+use crate::progress::Step;
+use crate::{machine, process};
+
+const READY_LIMIT: Duration = Duration::from_secs(120);
+const BOOT_ID: &str = "jsonpath={.status.nodeInfo.bootID}";
+const READY_AND_BOOT: &str =
+    "jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type==\"Ready\")].status}";
+
+/// What must be known to switch a node on again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct NodeState {
+    pub(crate) index: u8,
+    pub(crate) boot_id: String,
+    pub(crate) machine_id: String,
+    pub(crate) taints: Vec<Taint>,
+    pub(crate) labels: Vec<Label>,
+}
+
+/// A node: a machine of its own with containerd, kubelet and kube-proxy.
+#[derive(Debug, Clone)]
+pub struct Node {
+    lab: Lab,
+    name: String,
+    state: NodeState,
+}
+
+/// Collects what a new node should be like.
+#[derive(Debug)]
+pub struct NodeBuilder {
+    lab: Lab,
+    name: String,
+    taints: Vec<Taint>,
+    labels: Vec<Label>,
+}
+
+impl NodeBuilder {
+    pub(crate) fn new(lab: &Lab, name: &str) -> Self {
+        Self { lab: lab.clone(), name: name.to_owned(), taints: Vec::new(), labels: Vec::new() }
+    }
+
+    /// With a taint from its first moment.
+    #[must_use]
+    pub fn taint(mut self, taint: Taint) -> Self {
+        self.taints.push(taint);
+        self
+    }
+
+    /// With a label from its first moment. A kubelet may not give itself most labels under `kubernetes.io`.
+    #[must_use]
+    pub fn label(mut self, label: Label) -> Self {
+        self.labels.push(label);
+        self
+    }
+
+    /// Makes the node and waits until it is Ready.
+    pub fn start(self) -> Result<Node> {
+        let node = self.switch_on()?;
+        node.wait_until_ready()?;
+        Ok(node)
+    }
+
+    /// Makes the node and switches it on, without waiting for it to be Ready.
+    pub fn switch_on(self) -> Result<Node> {
+        names::check("node", &self.name)?;
+        if !self.lab.is_networked() {
+            bail!("lab {} was made without root and cannot have nodes", self.lab.name());
+        }
+        lab::prepare_for_nodes(self.lab.home())?;
+        let step = Step::begin(&format!("switching on node {}", self.name));
+        let node = self.reserve()?;
+        machine::create(&node)?;
+        machine::switch_on(&node)?;
+        step.done();
+        Ok(node)
+    }
+
+    fn reserve(self) -> Result<Node> {
+        let Self { lab, name, taints, labels } = self;
+        let _lock = lab.lock()?;
+        let present = lab.nodes()?;
+        if present.iter().any(|node| node.name == name) {
+            bail!("lab {} already has a node {name}: `lab node remove {name}` first", lab.name());
+        }
+        let index = (1..=MAX_NODES)
+            .find(|index| present.iter().all(|node| node.state.index != *index))
+            .with_context(|| format!("a lab can have {MAX_NODES} nodes at the most"))?;
+        let machine_id = lab::random_id()?.replace('-', "");
+        let node = Node {
+            lab,
+            name,
+            state: NodeState { index, boot_id: lab::random_id()?, machine_id, taints, labels },
+        };
+        fs::create_dir_all(node.folder())?;
+        node.save()?;
+        Ok(node)
+    }
+}
+
+impl Node {
+    pub(crate) fn open(lab: &Lab, name: &str) -> Result<Self> {
+        names::check("node", name)?;
+        let path = folder_of(lab, name).join("node.json");
+        let text = fs::read(&path).with_context(|| {
+            format!("lab {} has no node {name}: `lab node add {name}` makes it", lab.name())
+        })?;
+        let state = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        Ok(Self { lab: lab.clone(), name: name.to_owned(), state })
+    }
+
+    pub(crate) fn all(lab: &Lab) -> Result<Vec<Self>> {
+        let folder = lab.folder().join("nodes");
+        if !folder.exists() {
+            return Ok(Vec::new());
+        }
+        let mut nodes = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            nodes.extend(Self::open(lab, &entry?.file_name().to_string_lossy()));
+        }
+        nodes.sort_by_key(|node| node.state.index);
+        Ok(nodes)
+    }
+
+    /// Its name, also as a Kubernetes object.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The range its pods get their addresses from.
+    #[must_use]
+    pub fn pod_range(&self) -> String {
+        self.lab.addresses().pods_of(self.state.index).to_string()
+    }
+
+    /// Its own address.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.lab.addresses().node(self.state.index).to_string()
+    }
+
+    /// Whether its machine has power.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        machine::is_on(self)
+    }
+
+    /// Waits until the API server reports this boot of the node as Ready.
+    pub fn wait_until_ready(&self) -> Result<()> {
+        let step = Step::begin(&format!("waiting for node {} to be Ready", self.name));
+        let wanted = format!("{} True", self.state.boot_id);
+        let ready = process::wait_for(&format!("node {} to be Ready", self.name), READY_LIMIT, &[], || {
+            if !self.is_on() {
+                bail!("its machine is off");
+            }
+            let seen = self.lab.kubectl(["get", "node", &self.name, "-o", READY_AND_BOOT])?;
+            Ok((seen.trim() == wanted).then_some(()))
+        });
+        ready.with_context(|| self.kubelet_log())?;
+        step.done();
+        Ok(())
+    }
+
+    /// Cuts its power. The Node object stays and becomes NotReady after a while; [`Node::reboot`] starts it again.
+    pub fn kill(&self) -> Result<()> {
+        machine::switch_off(self)
+    }
+
+    /// Switches it off, if it is on, and on again, with a new boot ID and the same disk and Node object.
+    pub fn reboot(&mut self) -> Result<()> {
+        let step = Step::begin(&format!("rebooting node {}", self.name));
+        machine::switch_off(self)?;
+        self.state.boot_id = lab::random_id()?;
+        self.save()?;
+        machine::switch_on(self)?;
+        step.done();
+        self.wait_until_ready()
+    }
+
+    /// Takes the node away for good, machine and Node object.
+    pub fn remove(self) -> Result<()> {
+        let _lock = self.lab.lock()?;
+        machine::switch_off(&self)?;
+        self.lab.kubectl(["delete", "node", &self.name, "--ignore-not-found"])?;
+        fs::remove_dir_all(self.folder())?;
+        Ok(())
+    }
+
+    /// Runs a command on the node and gives what it printed.
+    pub fn exec<'a>(&self, command: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        process::run(self.command()?.args(command))
+    }
+
+    /// A command on the node; its program and arguments are still missing.
+    pub fn command(&self) -> Result<Command> {
+        machine::inside(self)
+    }
+
+    /// The boot ID that the API server shows.
+    pub fn reported_boot_id(&self) -> Result<String> {
+        self.lab.kubectl(["get", "node", &self.name, "-o", BOOT_ID])
+    }
+
+    pub(crate) fn import(&self, archive: &Path) -> Result<()> {
+        machine::import(self, archive)
+    }
+
+    pub(crate) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    pub(crate) fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        folder_of(&self.lab, &self.name)
+    }
+
+    fn kubelet_log(&self) -> String {
+        format!("the kubelet says:\n{}", process::tail_or_reason(&machine::log(self, "kubelet")))
+    }
+
+    fn save(&self) -> Result<()> {
+        let fresh = self.folder().join("node.json.new");
+        fs::write(&fresh, serde_json::to_vec_pretty(&self.state)?)?;
+        Ok(fs::rename(&fresh, self.folder().join("node.json"))?)
+    }
+}
+
+fn folder_of(lab: &Lab, name: &str) -> PathBuf {
+    lab.folder().join("nodes").join(name)
+}

@@ -1,0 +1,295 @@
+//! The programs a cluster is made of: pinned, built from Go modules on first use, cached by their pins.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use crate::home::Home;
+use crate::host;
+use crate::progress::Step;
+
+/// A program of the lab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[allow(missing_docs, reason = "the names say it all")]
+pub enum Tool {
+    Etcd,
+    KubeApiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    Kubelet,
+    KubeProxy,
+    Kubectl,
+    Containerd,
+    #[value(name = "containerd-shim-runc-v2")]
+    ContainerdShim,
+    Ctr,
+    Coredns,
+    /// The lab's own helper: pause container, pid 1 of a node, and network probe for tests.
+    Probe,
+    Helm,
+    Kwok,
+}
+
+/// What a control plane without nodes consists of.
+pub(crate) const CONTROL_PLANE: &[Tool] =
+    &[Tool::Etcd, Tool::KubeApiserver, Tool::KubeControllerManager, Tool::KubeScheduler, Tool::Kubectl];
+
+/// What nodes need on top of it.
+pub(crate) const NODES: &[Tool] = &[
+    Tool::Probe,
+    Tool::Kubelet,
+    Tool::KubeProxy,
+    Tool::Containerd,
+    Tool::ContainerdShim,
+    Tool::Ctr,
+    Tool::Coredns,
+];
+
+/// One Go module folder under `tools/`. Each has its own pins, because they need different versions of the
+/// same libraries.
+struct Module {
+    name: &'static str,
+    /// The module whose version is the version of the programs; `None` for our own source.
+    pin: Option<&'static str>,
+    files: &'static [(&'static str, &'static str)],
+    /// Tool, its package, and what `go build` calls the result.
+    programs: &'static [(Tool, &'static str, &'static str)],
+}
+
+macro_rules! files {
+    ($folder:literal: $($file:literal),+) => {
+        &[$(($file, include_str!(concat!("../tools/", $folder, "/", $file)))),+]
+    };
+}
+
+const MODULES: &[Module] = &[
+    Module {
+        name: "probe",
+        pin: None,
+        files: files!("probe": "go.mod", "main.go"),
+        programs: &[(Tool::Probe, ".", "probe")],
+    },
+    Module {
+        name: "etcd",
+        pin: Some("go.etcd.io/etcd/server/v3"),
+        files: files!("etcd": "go.mod", "go.sum"),
+        programs: &[(Tool::Etcd, "go.etcd.io/etcd/server/v3", "server")],
+    },
+    Module {
+        name: "kubernetes",
+        pin: Some("k8s.io/kubernetes"),
+        files: files!("kubernetes": "go.mod", "go.sum"),
+        programs: &[
+            (Tool::KubeApiserver, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
+            (
+                Tool::KubeControllerManager,
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                "kube-controller-manager",
+            ),
+            (Tool::KubeScheduler, "k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"),
+            (Tool::Kubectl, "k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+            (Tool::Kubelet, "k8s.io/kubernetes/cmd/kubelet", "kubelet"),
+            (Tool::KubeProxy, "k8s.io/kubernetes/cmd/kube-proxy", "kube-proxy"),
+        ],
+    },
+    Module {
+        name: "containerd",
+        pin: Some("github.com/containerd/containerd/v2"),
+        files: files!("containerd": "go.mod", "go.sum"),
+        programs: &[
+            (Tool::Containerd, "github.com/containerd/containerd/v2/cmd/containerd", "containerd"),
+            (
+                Tool::ContainerdShim,
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+                "containerd-shim-runc-v2",
+            ),
+            (Tool::Ctr, "github.com/containerd/containerd/v2/cmd/ctr", "ctr"),
+        ],
+    },
+    Module {
+        name: "coredns",
+        pin: Some("github.com/coredns/coredns"),
+        files: files!("coredns": "go.mod", "go.sum"),
+        programs: &[(Tool::Coredns, "github.com/coredns/coredns", "coredns")],
+    },
+    Module {
+        name: "helm",
+        pin: Some("helm.sh/helm/v3"),
+        files: files!("helm": "go.mod", "go.sum"),
+        programs: &[(Tool::Helm, "helm.sh/helm/v3/cmd/helm", "helm")],
+    },
+    Module {
+        name: "kwok",
+        pin: Some("sigs.k8s.io/kwok"),
+        files: files!("kwok": "go.mod", "go.sum"),
+        programs: &[(Tool::Kwok, "sigs.k8s.io/kwok/cmd/kwok", "kwok")],
+    },
+];
+
+impl Tool {
+    /// The name of its program.
+    pub(crate) fn name(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Name of the folder, below [`Home::tools`], that its program is in. It changes with any pin.
+    pub(crate) fn folder(self) -> String {
+        MODULES
+            .iter()
+            .find(|module| module.programs.iter().any(|(tool, ..)| *tool == self))
+            .map(Module::folder)
+            .unwrap_or_default()
+    }
+
+    /// Where its program is, once built.
+    pub(crate) fn path(self, home: &Home) -> PathBuf {
+        home.tools().join(self.folder()).join(self.name())
+    }
+}
+
+impl Module {
+    fn version(&self) -> &'static str {
+        let pinned = self.pin.and_then(|module| {
+            let go_mod = self.files.iter().find(|(name, _)| *name == "go.mod")?.1;
+            pinned_version(go_mod, module)
+        });
+        pinned.unwrap_or("v0")
+    }
+
+    fn folder(&self) -> String {
+        let mut hash = Sha256::new();
+        for (name, text) in self.files {
+            hash.update(format!("{name} {}\n", text.len()));
+            hash.update(text);
+        }
+        hash.update(self.ldflags());
+        let key: String = hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{}-{key}", self.name, self.version())
+    }
+
+    /// Kubernetes programs call themselves v0.0.0-master unless told who they are.
+    fn ldflags(&self) -> String {
+        let mut flags = "-s -w".to_owned();
+        if self.name == "kubernetes" {
+            let version = self.version();
+            let package = "k8s.io/component-base/version";
+            let minor = version.split('.').nth(1).unwrap_or_default();
+            flags += &format!(
+                " -X {package}.gitVersion={version} -X {package}.gitMajor=1 -X {package}.gitMinor={minor}"
+            );
+        }
+        flags
+    }
+
+    fn missing(&self, home: &Home, wanted: &[Tool]) -> Vec<&'static (Tool, &'static str, &'static str)> {
+        self.programs.iter().filter(|(tool, ..)| wanted.contains(tool) && !tool.path(home).exists()).collect()
+    }
+
+    fn build(&self, home: &Home, wanted: &[Tool]) -> Result<()> {
+        let folder = home.tools().join(self.folder());
+        fs::create_dir_all(&folder)?;
+        // Another process may be building the same: wait for it, then look again.
+        let lock = File::create(folder.join(".lock"))?;
+        lock.lock()?;
+        let missing = self.missing(home, wanted);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let source = folder.join("source");
+        let fresh = folder.join("fresh");
+        fs::create_dir_all(&source)?;
+        fs::create_dir_all(&fresh)?;
+        for (name, text) in self.files {
+            fs::write(source.join(name), text)?;
+        }
+        self.go_build(&source, &fresh, &missing)?;
+        for (tool, _, built_as) in missing {
+            fs::rename(fresh.join(built_as), folder.join(tool.name()))?;
+        }
+        Ok(())
+    }
+
+    fn go_build(&self, source: &Path, into: &Path, what: &[&(Tool, &str, &str)]) -> Result<()> {
+        let log = source.join("build.log");
+        let out = File::create(&log)?;
+        let status = Command::new("go")
+            .current_dir(source)
+            .env("CGO_ENABLED", "0")
+            .env("GOFLAGS", "-mod=readonly")
+            .args(["build", "-buildvcs=false", "-ldflags", &self.ldflags(), "-o"])
+            .arg(into)
+            .args(what.iter().map(|(_, package, _)| package))
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .status()
+            .context(
+                "cannot run `go`: the lab builds Kubernetes from source and needs Go 1.26 or newer on PATH",
+            )?;
+        if !status.success() {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("go: downloading")).collect();
+            bail!("go build of {} failed ({status}):\n{}", self.name, lines.join("\n"));
+        }
+        Ok(())
+    }
+}
+
+/// Builds those of the `wanted` programs that are not in the cache yet, and shows how far it is.
+pub fn ensure(home: &Home, wanted: &[Tool]) -> Result<()> {
+    let todo: Vec<_> = MODULES.iter().filter(|module| !module.missing(home, wanted).is_empty()).collect();
+    for (done, module) in todo.iter().enumerate() {
+        let names: Vec<_> = module.missing(home, wanted).iter().map(|(tool, ..)| tool.name()).collect();
+        let names = if names == [module.name] { String::new() } else { format!(" ({})", names.join(", ")) };
+        let text =
+            format!("building {} of {}: {} {}{names}", done + 1, todo.len(), module.name, module.version());
+        let step = Step::begin(&text);
+        module.build(home, wanted)?;
+        step.done();
+    }
+    Ok(())
+}
+
+/// A `PATH` on which all built programs are found, for machines whose tools live at `tools`.
+pub(crate) fn path_variable(tools: &Path) -> String {
+    let folders = MODULES.iter().map(|module| tools.join(module.folder()).display().to_string());
+    folders.chain([host::path()]).collect::<Vec<_>>().join(":")
+}
+
+fn pinned_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        (words.next() == Some(module)).then(|| words.next()).flatten().filter(|word| word.starts_with('v'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_has_a_module_and_every_module_a_pinned_version() {
+        for tool in <Tool as clap::ValueEnum>::value_variants() {
+            assert!(!tool.folder().is_empty(), "{tool:?}");
+        }
+        for module in MODULES {
+            assert_eq!(module.version() == "v0", module.pin.is_none(), "{}", module.name);
+        }
+    }
+
+    #[test]
+    fn the_kubernetes_version_is_read_from_its_pin() {
+        assert!(Tool::Kubelet.folder().starts_with("kubernetes-v1.36.3-"), "{}", Tool::Kubelet.folder());
+    }
+
+    #[test]
+    fn a_tool_line_or_a_replacement_is_not_a_pin() {
+        let go_mod = "tool k8s.io/kubernetes/cmd/kubectl\nreplace (\n\tk8s.io/api => k8s.io/api v0.1.0\n)\n\
+                      require k8s.io/kubernetes v1.2.3 // indirect\n";
+        assert_eq!(pinned_version(go_mod, "k8s.io/kubernetes"), Some("v1.2.3"));
+        assert_eq!(pinned_version(go_mod, "k8s.io/api"), None);
+    }
+}
