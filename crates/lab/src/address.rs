@@ -83,11 +83,11 @@ impl Addresses {
     }
 
     /// Whether a route of the machine leads to an address that this lab would use.
-    pub(crate) fn overlap(self, route: &Ipv4Net) -> bool {
+    pub(crate) fn overlap(self, route: Ipv4Net) -> bool {
         route.prefix_len() > 0
             && [self.nodes(), self.pods(), self.services()]
                 .iter()
-                .any(|own| own.contains(route) || route.contains(own))
+                .any(|own| own.contains(&route) || route.contains(own))
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         for other in 1..SLOTS {
             let (a, b) = (Addresses::new(0, true), Addresses::new(other, true));
             for range in [b.nodes(), b.pods(), b.services()] {
-                assert!(!a.overlap(&range), "slot {other}: {range}");
+                assert!(!a.overlap(range), "slot {other}: {range}");
             }
         }
     }
@@ -138,8 +138,8 @@ mod tests {
         let found = routes(r#"[{"dst":"default","dev":"eth0"},{"dst":"10.96.3.4"},{"dst":"10.240.0.0/12"}]"#)
             .unwrap();
         assert_eq!(found.len(), 2);
-        assert!(Addresses::new(0, true).overlap(&found[0]));
-        assert!(!Addresses::new(1, true).overlap(&found[0]));
-        assert!(Addresses::new(15, true).overlap(&found[1]));
+        assert!(Addresses::new(0, true).overlap(found[0]));
+        assert!(!Addresses::new(1, true).overlap(found[0]));
+        assert!(Addresses::new(15, true).overlap(found[1]));
     }
 }

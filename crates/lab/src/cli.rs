@@ -119,7 +119,7 @@ pub(crate) fn run(Cli { name, command }: Cli) -> Result<ExitCode> {
         Verb::Image(ImageVerb::Load { file }) => lab()?.load_image(&file)?,
         Verb::Node(verb) => node(&lab()?, verb)?,
         Verb::Build { tools } if tools.is_empty() => {
-            lab::build(&home, <Tool as clap::ValueEnum>::value_variants())?
+            lab::build(&home, <Tool as clap::ValueEnum>::value_variants())?;
         }
         Verb::Build { tools } => lab::build(&home, &tools)?,
     }

@@ -7,28 +7,35 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::json;
 
-use crate::address::port;
+use crate::address::{Addresses, port};
 use crate::lab::Lab;
 use crate::pki::{Pki, write_secret};
 use crate::process::{self, Daemon};
 use crate::progress::Step;
 use crate::tools::Tool;
 
-const READY_LIMIT: Duration = Duration::from_secs(120);
-/// In the order in which they start.
-pub(crate) const COMPONENTS: [Tool; 4] =
-    [Tool::Etcd, Tool::KubeApiserver, Tool::KubeControllerManager, Tool::KubeScheduler];
+const READY_LIMIT: Duration = Duration::from_mins(2);
+
+/// A part of the control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it all")]
+pub enum Component {
+    Etcd,
+    ApiServer,
+    ControllerManager,
+    Scheduler,
+}
 
 /// Makes certificates and kubeconfigs, starts everything and waits until it works.
 pub(crate) fn create(lab: &Lab) -> Result<()> {
     let step = Step::begin("starting the control plane");
     credentials(lab)?;
     fs::write(lab.folder().join("audit-policy.json"), audit_policy())?;
-    let etcd = start(lab, Tool::Etcd)?;
-    let api = start(lab, Tool::KubeApiserver)?;
+    let etcd = start(lab, Component::Etcd)?;
+    let api = start(lab, Component::ApiServer)?;
     wait_for_api(lab, &[&etcd, &api])?;
-    let manager = start(lab, Tool::KubeControllerManager)?;
-    let scheduler = start(lab, Tool::KubeScheduler)?;
+    let manager = start(lab, Component::ControllerManager)?;
+    let scheduler = start(lab, Component::Scheduler)?;
     // Both have to do their work once: nothing else proves that they can.
     process::wait_for("the default service account", READY_LIMIT, &[&api, &manager, &scheduler], || {
         lab.kubectl(["get", "serviceaccount", "default"]).map(Some)
@@ -42,10 +49,11 @@ pub(crate) fn create(lab: &Lab) -> Result<()> {
 }
 
 /// Starts one component, also again after it was ended.
-pub(crate) fn start(lab: &Lab, component: Tool) -> Result<Daemon> {
-    let mut command = Command::new(component.path(lab.home()));
-    command.current_dir(lab.folder()).args(arguments(lab, component)).args(lab.flags(component));
-    process::spawn(lab.owner(), &component.name(), &lab.log(&component.name()), command)
+pub(crate) fn start(lab: &Lab, component: Component) -> Result<Daemon> {
+    let (tool, name) = (component.tool(), component.tool().name());
+    let mut command = Command::new(tool.path(lab.home()));
+    command.current_dir(lab.folder()).args(component.flags(lab)).args(lab.flags(tool));
+    process::spawn(lab.owner(), &name, &lab.log(&name), command)
 }
 
 /// Waits until the API server says that it is ready.
@@ -90,74 +98,61 @@ fn audit_policy() -> String {
     .to_string()
 }
 
-/// Paths are relative to the lab's folder, which is the working folder of every component.
-fn arguments(lab: &Lab, component: Tool) -> Vec<String> {
-    let addresses = lab.addresses();
-    let address = addresses.control_plane();
-    let etcd = format!("http://{address}:{}", port::ETCD);
-    let peer = format!("http://{address}:{}", port::ETCD_PEER);
-    let own = |component: Tool, port: u16| {
-        let config = format!("{}.kubeconfig", component.name());
-        vec![
-            format!("--kubeconfig={config}"),
-            format!("--authentication-kubeconfig={config}"),
-            format!("--authorization-kubeconfig={config}"),
-            format!("--bind-address={address}"),
-            format!("--secure-port={port}"),
-            "--cert-dir=pki".to_owned(),
-            "--leader-elect=false".to_owned(),
-        ]
-    };
-    let fixed = |flags: &[&str]| flags.iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>();
-    match component {
-        Tool::Etcd => {
-            let mut flags = fixed(&[
-                "--data-dir=etcd",
-                "--unsafe-no-fsync", // throw-away data
-                "--quota-backend-bytes=8589934592",
-                "--log-level=warn",
-            ]);
-            flags.extend([
-                format!("--listen-client-urls={etcd}"),
-                format!("--advertise-client-urls={etcd}"),
-                format!("--listen-peer-urls={peer}"),
-                format!("--initial-advertise-peer-urls={peer}"),
-                format!("--initial-cluster=default={peer}"),
-            ]);
-            flags
+impl Component {
+    /// In the order in which they start.
+    pub(crate) const ALL: [Self; 4] = [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler];
+
+    pub(crate) fn tool(self) -> Tool {
+        match self {
+            Self::Etcd => Tool::Etcd,
+            Self::ApiServer => Tool::KubeApiserver,
+            Self::ControllerManager => Tool::KubeControllerManager,
+            Self::Scheduler => Tool::KubeScheduler,
         }
-        Tool::KubeApiserver => {
-            let mut flags = api_server_flags();
-            flags.extend([
-                format!("--etcd-servers={etcd}"),
-                format!("--bind-address={address}"),
-                format!("--advertise-address={address}"),
-                format!("--secure-port={}", port::API),
-                format!("--service-cluster-ip-range={}", addresses.services()),
-            ]);
-            if !lab.is_networked() {
-                // A loopback address may not become an endpoint of the `kubernetes` Service.
-                flags.push("--endpoint-reconciler-type=none".to_owned());
+    }
+
+    /// Paths are relative to the lab's folder, which is the working folder of every component.
+    fn flags(self, lab: &Lab) -> Vec<String> {
+        let addresses = lab.addresses();
+        match self {
+            Self::Etcd => etcd_flags(addresses),
+            Self::ApiServer => api_server_flags(addresses, lab.is_networked()),
+            Self::ControllerManager => {
+                let mut flags = client_flags(self, addresses, port::CONTROLLER_MANAGER);
+                flags.extend(owned(&[
+                    "--use-service-account-credentials",
+                    "--service-account-private-key-file=pki/sa.key",
+                    "--root-ca-file=pki/ca.crt",
+                    "--allocate-node-cidrs=false", // the range follows the node's number, not its order of arrival
+                ]));
+                flags
             }
-            flags
+            Self::Scheduler => client_flags(self, addresses, port::SCHEDULER),
         }
-        Tool::KubeControllerManager => {
-            let mut flags = own(component, port::CONTROLLER_MANAGER);
-            flags.extend(fixed(&[
-                "--use-service-account-credentials",
-                "--service-account-private-key-file=pki/sa.key",
-                "--root-ca-file=pki/ca.crt",
-                "--allocate-node-cidrs=false", // the range follows the node's number, not its order of arrival
-            ]));
-            flags
-        }
-        Tool::KubeScheduler => own(component, port::SCHEDULER),
-        _ => Vec::new(),
     }
 }
 
-fn api_server_flags() -> Vec<String> {
-    [
+fn etcd_flags(addresses: Addresses) -> Vec<String> {
+    let url = etcd_url(addresses);
+    let peer = format!("http://{}:{}", addresses.control_plane(), port::ETCD_PEER);
+    let mut flags = owned(&[
+        "--data-dir=etcd",
+        "--unsafe-no-fsync", // throw-away data
+        "--quota-backend-bytes=8589934592",
+        "--log-level=warn",
+    ]);
+    flags.extend([
+        format!("--listen-client-urls={url}"),
+        format!("--advertise-client-urls={url}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+    ]);
+    flags
+}
+
+fn api_server_flags(addresses: Addresses, networked: bool) -> Vec<String> {
+    let mut flags = owned(&[
         "--tls-cert-file=pki/kube-apiserver.crt",
         "--tls-private-key-file=pki/kube-apiserver.key",
         "--client-ca-file=pki/ca.crt",
@@ -176,7 +171,40 @@ fn api_server_flags() -> Vec<String> {
         "--audit-policy-file=audit-policy.json",
         "--audit-log-path=audit.log",
         "--audit-log-maxsize=4096",
+    ]);
+    let address = addresses.control_plane();
+    flags.extend([
+        format!("--etcd-servers={}", etcd_url(addresses)),
+        format!("--bind-address={address}"),
+        format!("--advertise-address={address}"),
+        format!("--secure-port={}", port::API),
+        format!("--service-cluster-ip-range={}", addresses.services()),
+    ]);
+    if !networked {
+        // A loopback address may not become an endpoint of the `kubernetes` Service.
+        flags.push("--endpoint-reconciler-type=none".to_owned());
+    }
+    flags
+}
+
+/// What the two components that only talk to the API server have in common.
+fn client_flags(component: Component, addresses: Addresses, port: u16) -> Vec<String> {
+    let config = format!("{}.kubeconfig", component.tool().name());
+    vec![
+        format!("--kubeconfig={config}"),
+        format!("--authentication-kubeconfig={config}"),
+        format!("--authorization-kubeconfig={config}"),
+        format!("--bind-address={}", addresses.control_plane()),
+        format!("--secure-port={port}"),
+        "--cert-dir=pki".to_owned(),
+        "--leader-elect=false".to_owned(),
     ]
-    .map(str::to_owned)
-    .to_vec()
+}
+
+fn etcd_url(addresses: Addresses) -> String {
+    format!("http://{}:{}", addresses.control_plane(), port::ETCD)
+}
+
+fn owned(flags: &[&str]) -> Vec<String> {
+    flags.iter().map(|flag| (*flag).to_owned()).collect()
 }

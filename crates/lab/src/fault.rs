@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::{machine, process};
 
 const TABLE: &str = "lab-faults";
-const HEAL_LIMIT: Duration = Duration::from_secs(60);
+const HEAL_LIMIT: Duration = Duration::from_mins(1);
 
 /// What can be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

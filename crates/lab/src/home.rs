@@ -61,3 +61,8 @@ pub(crate) fn lock(path: &Path) -> Result<File> {
     file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)
 }
+
+/// Bytes as file names show them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}

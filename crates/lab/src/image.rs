@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::tools::Tool;
 
 /// The container that holds a pod's namespaces.
@@ -107,7 +107,7 @@ fn append(
 }
 
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    home::hex(&Sha256::digest(bytes))
 }
 
 fn architecture() -> &'static str {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{Addresses, SLOTS};
 use crate::audit::{self, AuditEvent};
+use crate::control_plane::Component;
 use crate::home::{self, Home};
 use crate::node::{Node, NodeBuilder};
 use crate::pki::{Pair, Pki};
@@ -17,7 +18,7 @@ use crate::progress::Step;
 use crate::tools::{self, Tool};
 use crate::{cgroup, control_plane, host, image, names, network, process};
 
-const DNS_LIMIT: Duration = Duration::from_secs(120);
+const DNS_LIMIT: Duration = Duration::from_mins(2);
 const KWOK: &str = include_str!("files/kwok.yaml");
 const CLUSTER: &str = include_str!("files/cluster.yaml");
 
@@ -82,7 +83,7 @@ impl LabBuilder {
         if self.nodes > 0 {
             prepare_for_nodes(&self.home)?;
         }
-        let lab = match Lab::open(&self.home, &self.name) {
+        let mut lab = match Lab::open(&self.home, &self.name) {
             Ok(lab) if lab.is_well() => lab,
             Ok(lab) => {
                 eprintln!("lab {}: removing what an earlier run left behind", self.name);
@@ -92,11 +93,13 @@ impl LabBuilder {
             Err(_) => self.create()?,
         };
         lab.add_missing_nodes(self.nodes)?;
+        lab.state.complete = true;
+        lab.save()?;
         Ok(lab)
     }
 
     fn create(&self) -> Result<Lab> {
-        let mut lab = self.reserve()?;
+        let lab = self.reserve()?;
         if lab.state.networked {
             let log = lab.log("router");
             network::create(lab.owner(), lab.state.slot, &log, &Tool::Probe.path(&self.home))?;
@@ -108,8 +111,6 @@ impl LabBuilder {
                 .replace("COREDNS_IMAGE", image::COREDNS);
             lab.apply(&manifest)?;
         }
-        lab.state.complete = true;
-        lab.save()?;
         Ok(lab)
     }
 
@@ -273,8 +274,8 @@ impl Lab {
     }
 
     /// Kills one component of the control plane and starts it again on the same data.
-    pub fn restart(&self, component: Tool) -> Result<()> {
-        process::kill(self.owner(), |role| role == component.name())?;
+    pub fn restart(&self, component: Component) -> Result<()> {
+        process::kill(self.owner(), |role| role == component.tool().name())?;
         let daemon = control_plane::start(self, component)?;
         control_plane::wait_for_api(self, &[&daemon])
     }
@@ -294,7 +295,7 @@ impl Lab {
     pub fn components(&self) -> Result<Vec<(String, Option<i32>)>> {
         let found = process::find(self.owner())?;
         let pid = |name: &str| found.iter().find(|process| process.role == name).map(|process| process.pid);
-        let mut components: Vec<_> = control_plane::COMPONENTS.iter().map(|tool| tool.name()).collect();
+        let mut components: Vec<_> = Component::ALL.iter().map(|component| component.tool().name()).collect();
         components.extend(found.iter().any(|process| process.role == "kwok").then(|| "kwok".to_owned()));
         Ok(components.into_iter().map(|name| (name.clone(), pid(&name))).collect())
     }

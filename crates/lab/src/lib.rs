@@ -42,6 +42,7 @@ mod progress;
 mod tools;
 
 pub use audit::AuditEvent;
+pub use control_plane::Component;
 pub use fault::Fault;
 pub use home::Home;
 pub use image::PROBE as PROBE_IMAGE;

@@ -19,7 +19,7 @@ use crate::process::Daemon;
 use crate::tools::{self, Tool};
 use crate::{host, image, network, process};
 
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_mins(1);
 const BOOT: &str = include_str!("files/boot.sh");
 /// Where the machine finds the lab's tools and its own folder, wherever they are outside.
 const TOOLS_INSIDE: &str = "/run/lab/tools";

@@ -36,7 +36,7 @@ pub(crate) fn is_free(slot: u8, networked: bool) -> Result<bool> {
     let known = routes(&process::run(host::command("ip").args(["-json", "route"]))?)?;
     let addresses = Addresses::new(slot, true);
     let link_free = !Path::new("/sys/class/net").join(link(slot)).exists();
-    Ok(ports_free && link_free && !known.iter().any(|route| addresses.overlap(route)))
+    Ok(ports_free && link_free && !known.iter().any(|route| addresses.overlap(*route)))
 }
 
 /// Makes the router and connects the machine to it.

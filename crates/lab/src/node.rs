@@ -14,7 +14,7 @@ use crate::names::{self, Label, Taint};
 use crate::progress::Step;
 use crate::{machine, process};
 
-const READY_LIMIT: Duration = Duration::from_secs(120);
+const READY_LIMIT: Duration = Duration::from_mins(2);
 const BOOT_ID: &str = "jsonpath={.status.nodeInfo.bootID}";
 const READY_AND_BOOT: &str =
     "jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type==\"Ready\")].status}";

@@ -83,6 +83,7 @@ pub(crate) fn spawn(owner: &str, role: &str, log: &Path, mut command: Command) -
 fn detached(command: &mut Command) -> Command {
     let mut outer = Command::new("setsid");
     outer.arg(command.get_program()).args(command.get_args()).env_clear();
+    outer.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
     outer.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     outer.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
     outer
@@ -216,12 +217,15 @@ fn run_with_input(command: &mut Command, stdin: Stdio, text: &[u8]) -> Result<St
     Err(anyhow!("{} failed ({}): {}", shown(command), output.status, error.trim()))
 }
 
+/// The command as a person would type it, without the words that only lead into a node.
 fn shown(command: &Command) -> String {
     let words: Vec<_> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(OsStr::to_string_lossy)
         .collect();
-    words.join(" ")
+    let entered = words.iter().skip_while(|word| *word != "nsenter").skip_while(|word| *word != "--").count();
+    let start = if entered == 0 { 0 } else { words.len() - entered + 1 };
+    words[start..].join(" ")
 }
 
 /// The last lines of a log, or why there are none.
@@ -251,6 +255,14 @@ mod tests {
         assert_eq!(role_in(environment, "abc").as_deref(), Some("n1/kubelet"));
         assert_eq!(role_in(environment, "ab"), None);
         assert_eq!(role_in(b"XKUBE_NODE_READY_LAB=abc/n1\0KUBE_NODE_READY_LABS=abc/n1", "abc"), None);
+    }
+
+    #[test]
+    fn a_failed_command_is_shown_without_its_way_into_the_node() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "x", "join", "a", "--", "nsenter", "--target", "1", "--", "ctr", "--", "y"]);
+        assert_eq!(shown(&command), "ctr -- y");
+        assert_eq!(shown(Command::new("ip").arg("route")), "ip route");
     }
 
     #[test]

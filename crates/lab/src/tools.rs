@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::host;
 use crate::progress::Step;
 
@@ -166,22 +166,19 @@ impl Module {
             hash.update(text);
         }
         hash.update(self.ldflags());
-        let key: String = hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-        format!("{}-{}-{key}", self.name, self.version())
+        format!("{}-{}-{}", self.name, self.version(), &home::hex(&hash.finalize())[..12])
     }
 
     /// Kubernetes programs call themselves v0.0.0-master unless told who they are.
     fn ldflags(&self) -> String {
-        let mut flags = "-s -w".to_owned();
-        if self.name == "kubernetes" {
-            let version = self.version();
-            let package = "k8s.io/component-base/version";
-            let minor = version.split('.').nth(1).unwrap_or_default();
-            flags += &format!(
-                " -X {package}.gitVersion={version} -X {package}.gitMajor=1 -X {package}.gitMinor={minor}"
-            );
+        if self.name != "kubernetes" {
+            return "-s -w".to_owned();
         }
-        flags
+        let (version, package) = (self.version(), "k8s.io/component-base/version");
+        let minor = version.split('.').nth(1).unwrap_or_default();
+        format!(
+            "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor=1 -X {package}.gitMinor={minor}"
+        )
     }
 
     fn missing(&self, home: &Home, wanted: &[Tool]) -> Vec<&'static (Tool, &'static str, &'static str)> {

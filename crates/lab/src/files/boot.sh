@@ -12,7 +12,7 @@ mount -t tmpfs -o mode=755 tmpfs "$stage"
 mkdir -p "$stage/lab/node" "$stage/lab/tools"
 mount --bind "$node" "$stage/lab/node"
 mount --bind "$tools" "$stage/lab/tools"
-mount --move "$stage" /run
+mount -n --move "$stage" /run # -n: the table of mounts it would update is below /run
 
 mount --bind /run/lab/node/lib /var/lib
 mount --make-shared /var/lib # or mounts of the kubelet would not reach into pods

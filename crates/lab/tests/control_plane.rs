@@ -1,0 +1,148 @@
+//! A control plane alone: without root, with simulated nodes, and how it explains itself when it fails.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{TestLab, eventually, home};
+use lab::{Lab, Tool};
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_control_plane_needs_no_root_and_nodes_do() {
+    let stranger = Stranger::new();
+    let up = stranger.lab(&["up", "--nodes", "0"]);
+    assert!(up.status.success(), "{}", text(&up.stderr));
+    let ready = stranger.lab(&["kubectl", "get", "--raw", "/readyz"]);
+    assert_eq!(text(&ready.stdout), "ok", "{}", text(&ready.stderr));
+    let nodes = stranger.lab(&["up", "--nodes", "1"]);
+    let refusal = text(&nodes.stderr);
+    assert!(!nodes.status.success());
+    assert!(refusal.contains("nodes need root") && refusal.trim().lines().count() == 1, "{refusal}");
+    let added = stranger.lab(&["node", "add", "n1"]);
+    assert!(text(&added.stderr).contains("was made without root"), "{}", text(&added.stderr));
+    let down = stranger.lab(&["down"]);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    assert!(text(&stranger.lab(&["status"]).stdout).contains("no lab is up"));
+}
+
+#[test]
+fn kwok_makes_a_node_ready_that_has_no_machine() {
+    let lab = TestLab::up("kwok", 0);
+    lab.start_kwok().unwrap();
+    lab.apply(
+        "apiVersion: v1
+kind: Node
+metadata: { name: fake, annotations: { kwok.x-k8s.io/node: fake }, labels: { type: kwok } }
+",
+    )
+    .unwrap();
+    eventually("the simulated node to be Ready", || {
+        let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+        let seen = lab.kubectl(["get", "node", "fake", "-o", ready])?;
+        anyhow::ensure!(seen == "True", "Ready is {seen:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_component_that_dies_is_named_with_its_last_words() {
+    let name = "test-dying";
+    let _ = Lab::open(&home(), name).map(|old| old.down());
+    let error = Lab::builder(&home(), name).flag(Tool::KubeScheduler, "--no-such-flag").up().unwrap_err();
+    let error = format!("{error:#}");
+    Lab::open(&home(), name).unwrap().down().unwrap();
+    assert!(error.contains("kube-scheduler ended (exit status: 1)"), "{error}");
+    assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
+}
+
+#[test]
+fn status_tells_when_something_is_not_running() {
+    let lab = TestLab::build("status", |builder| builder.flag(Tool::Etcd, "--log-level=error"));
+    let run = || Command::new(env!("CARGO_BIN_EXE_lab")).arg("status").output().unwrap();
+    assert!(
+        text(&run().stdout).contains("kube-scheduler           running, pid "),
+        "{}",
+        text(&run().stdout)
+    );
+    let (_, pid) = lab.components().unwrap().into_iter().find(|(name, _)| name == "kube-scheduler").unwrap();
+    assert!(Command::new("kill").args(["-KILL", &pid.unwrap().to_string()]).status().unwrap().success());
+    eventually("status to notice", || {
+        let output = run();
+        anyhow::ensure!(
+            !output.status.success() && text(&output.stdout).contains("kube-scheduler           not running")
+        );
+        Ok(())
+    });
+}
+
+/// A user without rights, with a home and tools of its own.
+struct Stranger {
+    folder: PathBuf,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("lab-stranger-{}", std::process::id()));
+        let tools = folder.join("home/tools");
+        lab::build(&home(), &[Tool::Etcd, Tool::KubeApiserver, Tool::KubeControllerManager]).unwrap();
+        lab::build(&home(), &[Tool::KubeScheduler, Tool::Kubectl]).unwrap();
+        for module in fs::read_dir(home().tools()).unwrap() {
+            let module = module.unwrap();
+            share(&module.path(), &tools.join(module.file_name()));
+        }
+        share_file(Path::new(env!("CARGO_BIN_EXE_lab")), &folder.join("lab"));
+        for path in [&folder, &folder.join("home"), &tools] {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn lab(&self, arguments: &[&str]) -> Output {
+        let id = NOBODY.to_string();
+        Command::new("setpriv")
+            .args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"])
+            .arg(self.folder.join("lab"))
+            .args(["--name", "rootless"])
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("LAB_HOME", self.folder.join("home"))
+            .output()
+            .unwrap()
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.lab(&["down"]);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Brings the programs of one module where another user can run them.
+fn share(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() && entry.file_name() != ".lock" {
+            share_file(&entry.path(), &to.join(entry.file_name()));
+        }
+    }
+}
+
+fn share_file(from: &Path, to: &Path) {
+    if fs::hard_link(from, to).is_err() {
+        fs::copy(from, to).unwrap();
+    }
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
