@@ -19,7 +19,8 @@ pub(crate) mod port {
     pub(crate) const ETCD_PEER: u16 = 22380;
     pub(crate) const CONTROLLER_MANAGER: u16 = 20257;
     pub(crate) const SCHEDULER: u16 = 20259;
-    pub(crate) const ALL: [u16; 5] = [API, ETCD, ETCD_PEER, CONTROLLER_MANAGER, SCHEDULER];
+    pub(crate) const KWOK: u16 = 20247;
+    pub(crate) const ALL: [u16; 6] = [API, ETCD, ETCD_PEER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 }
 
 /// Every address of one lab.
@@ -35,10 +36,14 @@ impl Addresses {
         Self { slot, networked }
     }
 
-    /// The machine's own side: etcd, API server, controller manager and scheduler listen here.
-    pub(crate) fn control_plane(self) -> Ipv4Addr {
-        let first = if self.networked { 10 } else { 127 };
-        Ipv4Addr::new(first, 77, self.slot, 1)
+    /// What only the machine itself may reach listens here: etcd speaks to anyone.
+    pub(crate) fn loopback(self) -> Ipv4Addr {
+        Ipv4Addr::new(127, 77, self.slot, 1)
+    }
+
+    /// The API server listens here, where nodes can reach it.
+    pub(crate) fn api_server(self) -> Ipv4Addr {
+        if self.networked { Ipv4Addr::new(10, 77, self.slot, 1) } else { self.loopback() }
     }
 
     /// Routes between the nodes' pods.
@@ -79,7 +84,7 @@ impl Addresses {
     }
 
     pub(crate) fn api_url(self) -> String {
-        format!("https://{}:{}", self.control_plane(), port::API)
+        format!("https://{}:{}", self.api_server(), port::API)
     }
 
     /// Whether a route of the machine leads to an address that this lab would use.

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use lab::{Fault, Home, Lab, Label, Taint, Tool};
 
@@ -54,8 +54,11 @@ enum Verb {
     /// Add, break, mend and remove nodes
     #[command(subcommand)]
     Node(NodeVerb),
-    /// Build programs into the cache without starting anything; all of them unless some are named
-    Build { tools: Vec<Tool> },
+    /// Build programs into the cache without starting anything
+    Build {
+        /// Which; without any, all of them, and as root the machine's missing packages are installed too
+        tools: Vec<Tool>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -107,7 +110,7 @@ pub(crate) fn run(Cli { name, command }: Cli) -> Result<ExitCode> {
     let lab = || Lab::open(&home, &name);
     match command {
         Verb::Up { nodes, flags } => up(&home, &name, nodes, &flags)?,
-        Verb::Down => lab()?.down()?,
+        Verb::Down => down(&home, &name)?,
         Verb::Status => return status(&home),
         Verb::Kubeconfig => println!("{}", lab()?.kubeconfig().display()),
         Verb::Kubectl(Passed { arguments }) => become_(lab()?.client(Tool::Kubectl).args(arguments))?,
@@ -118,9 +121,7 @@ pub(crate) fn run(Cli { name, command }: Cli) -> Result<ExitCode> {
         Verb::Kwok => lab()?.start_kwok()?,
         Verb::Image(ImageVerb::Load { file }) => lab()?.load_image(&file)?,
         Verb::Node(verb) => node(&lab()?, verb)?,
-        Verb::Build { tools } if tools.is_empty() => {
-            lab::build(&home, <Tool as clap::ValueEnum>::value_variants())?;
-        }
+        Verb::Build { tools } if tools.is_empty() => lab::prepare(&home)?,
         Verb::Build { tools } => lab::build(&home, &tools)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -130,6 +131,17 @@ fn up(home: &Home, name: &str, nodes: u8, flags: &[(Tool, String)]) -> Result<()
     let builder = Lab::builder(home, name).nodes(nodes);
     let lab = flags.iter().fold(builder, |builder, (tool, flag)| builder.flag(*tool, flag)).up()?;
     println!("lab {name} is up; export KUBECONFIG={}", lab.kubeconfig().display());
+    Ok(())
+}
+
+/// Ending what is not there is no mistake: a script may call it to be sure.
+fn down(home: &Home, name: &str) -> Result<()> {
+    if !home.lab(name).exists() {
+        println!("lab {name} is not up");
+        return Ok(());
+    }
+    Lab::open(home, name)?.down()?;
+    println!("lab {name} is down");
     Ok(())
 }
 
@@ -177,8 +189,10 @@ fn become_(command: &mut Command) -> Result<()> {
 
 fn component_flag(text: &str) -> Result<(Tool, String)> {
     let (component, flag) = text.split_once('=').context("write COMPONENT=FLAG")?;
-    let tool = <Tool as clap::ValueEnum>::from_str(component, false).map_err(anyhow::Error::msg)?;
-    Ok((tool, flag.to_owned()))
+    match <Tool as clap::ValueEnum>::from_str(component, false) {
+        Ok(tool) if tool.is_daemon() => Ok((tool, flag.to_owned())),
+        _ => bail!("{component:?} is not a component of the cluster"),
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +208,8 @@ mod tests {
     fn a_flag_names_its_component() {
         let (tool, flag) = component_flag("kubelet=--v=4").unwrap();
         assert_eq!((tool, flag.as_str()), (Tool::Kubelet, "--v=4"));
-        assert!(component_flag("kublet=--v=4").is_err());
+        for wrong in ["kublet=--v=4", "kubectl=--v=4", "kubelet"] {
+            assert!(component_flag(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn create(lab: &Lab) -> Result<()> {
     process::wait_for("the default service account", READY_LIMIT, &[&api, &manager, &scheduler], || {
         lab.kubectl(["get", "serviceaccount", "default"]).map(Some)
     })?;
-    let scheduler_address = (lab.addresses().control_plane(), port::SCHEDULER);
+    let scheduler_address = (lab.addresses().loopback(), port::SCHEDULER);
     process::wait_for("the scheduler", READY_LIMIT, &[&api, &scheduler], || {
         Ok(std::net::TcpStream::connect(scheduler_address).ok())
     })?;
@@ -70,7 +70,7 @@ fn credentials(lab: &Lab) -> Result<()> {
         .map(|suffix| format!("kubernetes{suffix}"))
         .to_vec();
     names.extend(["localhost", "127.0.0.1"].map(str::to_owned));
-    names.extend([addresses.control_plane().to_string(), addresses.api_service().to_string()]);
+    names.extend([addresses.api_server().to_string(), addresses.api_service().to_string()]);
     pki.issue_file("kube-apiserver", "kube-apiserver", &[], &names)?;
     pki.issue_file("kubelet-client", "kube-apiserver-kubelet-client", &["system:masters"], &[])?;
     let server = addresses.api_url();
@@ -134,7 +134,7 @@ impl Component {
 
 fn etcd_flags(addresses: Addresses) -> Vec<String> {
     let url = etcd_url(addresses);
-    let peer = format!("http://{}:{}", addresses.control_plane(), port::ETCD_PEER);
+    let peer = format!("http://{}:{}", addresses.loopback(), port::ETCD_PEER);
     let mut flags = owned(&[
         "--data-dir=etcd",
         "--unsafe-no-fsync", // throw-away data
@@ -172,7 +172,7 @@ fn api_server_flags(addresses: Addresses, networked: bool) -> Vec<String> {
         "--audit-log-path=audit.log",
         "--audit-log-maxsize=4096",
     ]);
-    let address = addresses.control_plane();
+    let address = addresses.api_server();
     flags.extend([
         format!("--etcd-servers={}", etcd_url(addresses)),
         format!("--bind-address={address}"),
@@ -194,7 +194,7 @@ fn client_flags(component: Component, addresses: Addresses, port: u16) -> Vec<St
         format!("--kubeconfig={config}"),
         format!("--authentication-kubeconfig={config}"),
         format!("--authorization-kubeconfig={config}"),
-        format!("--bind-address={}", addresses.control_plane()),
+        format!("--bind-address={}", addresses.loopback()),
         format!("--secure-port={port}"),
         "--cert-dir=pki".to_owned(),
         "--leader-elect=false".to_owned(),
@@ -202,7 +202,7 @@ fn client_flags(component: Component, addresses: Addresses, port: u16) -> Vec<St
 }
 
 fn etcd_url(addresses: Addresses) -> String {
-    format!("http://{}:{}", addresses.control_plane(), port::ETCD)
+    format!("http://{}:{}", addresses.loopback(), port::ETCD)
 }
 
 fn owned(flags: &[&str]) -> Vec<String> {

@@ -4,16 +4,14 @@
 //! so the node stays Ready, which is the very situation a node gate is for. Every fault is silent: pods see
 //! time-outs, not refusals.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use crate::address::port;
 use crate::node::Node;
+use crate::tools::Tool;
 use crate::{machine, process};
 
 const TABLE: &str = "lab-faults";
-const HEAL_LIMIT: Duration = Duration::from_mins(1);
 
 /// What can be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -51,15 +49,10 @@ impl Node {
         // Adding first makes the deletion succeed whether or not there was a table.
         let empty = format!("add table ip {TABLE}\ndelete table ip {TABLE}\n");
         process::run_with_text(self.command()?.args(["nft", "-f", "-"]), &empty)?;
-        let role = machine::role(self, "kube-proxy");
-        if !process::find(self.lab().owner())?.iter().any(|process| process.role == role) {
+        if !machine::runs(self, Tool::KubeProxy)? {
             machine::start_kube_proxy(self)?;
         }
-        let api = self.lab().addresses().api_service().to_string();
-        process::wait_for(&format!("kube-proxy on {}", self.name()), HEAL_LIMIT, &[], || {
-            let table = self.exec(["nft", "list", "table", "ip", "kube-proxy"])?;
-            Ok(table.contains(&api).then_some(()))
-        })
+        machine::wait_for_services(self)
     }
 
     fn rules(&self, fault: Fault) -> Vec<String> {
@@ -68,7 +61,7 @@ impl Node {
         match fault {
             Fault::Dns => vec![format!("{own} meta l4proto {{ tcp, udp }} th dport 53 drop")],
             Fault::Api => {
-                let (direct, service, port) = (addresses.control_plane(), addresses.api_service(), port::API);
+                let (direct, service, port) = (addresses.api_server(), addresses.api_service(), port::API);
                 vec![format!("{own} ip daddr {{ {direct}, {service} }} tcp dport {{ {port}, 443 }} drop")]
             }
             // Two rules: nftables 1.0.6 merges both ports into one comparison that means something else.
@@ -87,7 +80,7 @@ impl Node {
 
 /// Killed alone, kube-proxy would leave its rules behind and every known Service would go on working.
 fn remove_kube_proxy(node: &Node) -> Result<()> {
-    let role = machine::role(node, "kube-proxy");
+    let role = machine::role(node, Tool::KubeProxy);
     process::kill(node.lab().owner(), |found| found == role)?;
     let tables = "add table ip kube-proxy\ndelete table ip kube-proxy\n\
                   add table ip6 kube-proxy\ndelete table ip6 kube-proxy\n";

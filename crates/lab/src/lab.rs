@@ -1,6 +1,7 @@
 //! A lab: one cluster on this machine, from `up` to `down`.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Addresses, SLOTS};
+use crate::address::{Addresses, SLOTS, port};
 use crate::audit::{self, AuditEvent};
 use crate::control_plane::Component;
-use crate::home::{self, Home};
+use crate::home::Home;
 use crate::node::{Node, NodeBuilder};
 use crate::pki::{Pair, Pki};
 use crate::progress::Step;
@@ -19,6 +20,7 @@ use crate::tools::{self, Tool};
 use crate::{cgroup, control_plane, host, image, names, network, process};
 
 const DNS_LIMIT: Duration = Duration::from_mins(2);
+const KWOK_LIMIT: Duration = Duration::from_mins(1);
 const KWOK: &str = include_str!("files/kwok.yaml");
 const CLUSTER: &str = include_str!("files/cluster.yaml");
 
@@ -83,11 +85,12 @@ impl LabBuilder {
         if self.nodes > 0 {
             prepare_for_nodes(&self.home)?;
         }
+        let _lock = self.home.lock_lab(&self.name)?;
         let mut lab = match Lab::open(&self.home, &self.name) {
             Ok(lab) if lab.is_well() => lab,
             Ok(lab) => {
                 eprintln!("lab {}: removing what an earlier run left behind", self.name);
-                lab.down()?;
+                lab.remove()?;
                 self.create()?
             }
             Err(_) => self.create()?,
@@ -116,7 +119,7 @@ impl LabBuilder {
 
     /// Takes a slot and writes the owner down before anything is made that would have to be found again.
     fn reserve(&self) -> Result<Lab> {
-        let _lock = self.home.lock()?;
+        let _lock = self.home.lock_slots()?;
         let networked = host::is_root();
         if networked {
             tools::ensure(&self.home, &[Tool::Probe])?;
@@ -190,7 +193,11 @@ impl Lab {
 
     /// Ends the lab and leaves nothing of it on the machine.
     pub fn down(&self) -> Result<()> {
-        let _lock = self.home.lock()?;
+        let _lock = self.lock()?;
+        self.remove()
+    }
+
+    fn remove(&self) -> Result<()> {
         process::kill(self.owner(), |_| true)?;
         if self.state.networked {
             network::remove(self.owner(), self.state.slot)?;
@@ -256,20 +263,25 @@ impl Lab {
         audit::read(&self.folder().join("audit.log"))
     }
 
-    /// Starts kwok: from now on every Node annotated `kwok.x-k8s.io/node=fake` is simulated, and becomes Ready
-    /// without a kubelet. A pod on it that is annotated `lab/message` ends at once with that message.
+    /// Starts kwok, unless it runs: every Node annotated `kwok.x-k8s.io/node=fake` is simulated from now on, and
+    /// becomes Ready without a kubelet. A pod on it that is annotated `lab/message` ends at once with that message.
     pub fn start_kwok(&self) -> Result<()> {
         tools::ensure(&self.home, &[Tool::Kwok])?;
-        let config = self.folder().join("kwok.yaml");
-        fs::write(&config, KWOK)?;
+        if process::find(self.owner())?.iter().any(|process| process.role == "kwok") {
+            return Ok(());
+        }
+        fs::write(self.folder().join("kwok.yaml"), KWOK)?;
+        let address = (self.addresses().loopback(), port::KWOK);
         let mut command = Command::new(Tool::Kwok.path(&self.home));
         command
             .current_dir(self.folder())
             .args(["--kubeconfig=kubeconfig", "--config=kwok.yaml", "-v=ERROR"])
             .arg("--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake")
             .arg("--node-lease-duration-seconds=1200") // heartbeats are what thousands of nodes would cost
+            .arg(format!("--server-address={}:{}", address.0, address.1))
             .args(self.flags(Tool::Kwok));
-        process::spawn(self.owner(), "kwok", &self.log("kwok"), command)?;
+        let kwok = process::spawn(self.owner(), "kwok", &self.log("kwok"), command)?;
+        process::wait_for("kwok", KWOK_LIMIT, &[&kwok], || Ok(TcpStream::connect(address).ok()))?;
         Ok(())
     }
 
@@ -315,16 +327,26 @@ impl Lab {
             let ready =
                 self.kubectl(["-n", "kube-system", "get", "deployment", "coredns", "-o", READY_REPLICAS])?;
             Ok((ready == "1").then_some(()))
-        })?;
+        })
+        .with_context(|| self.dns_story())?;
         step.done();
         Ok(())
+    }
+
+    /// What a person would look at next when DNS does not come up.
+    fn dns_story(&self) -> String {
+        let ask = |words: &[&str]| self.kubectl(words.iter().copied()).unwrap_or_else(|err| err.to_string());
+        let pods = ask(&["-n", "kube-system", "get", "pods", "-o", "wide"]);
+        let log = ask(&["-n", "kube-system", "logs", "deployment/coredns", "--tail=15"]);
+        format!("the pods of kube-system:\n{pods}\nCoreDNS says:\n{log}")
     }
 
     fn add_missing_nodes(&self, nodes: u8) -> Result<()> {
         let present: Vec<_> = self.nodes()?.iter().map(|node| node.name().to_owned()).collect();
         let names = (1..=nodes).map(|number| format!("n{number}")).filter(|name| !present.contains(name));
         // All are switched on before any is waited for.
-        let started = names.map(|name| self.add_node(&name).switch_on()).collect::<Result<Vec<_>>>()?;
+        let started =
+            names.map(|name| self.add_node(&name).switch_on_locked()).collect::<Result<Vec<_>>>()?;
         started.iter().try_for_each(Node::wait_until_ready)?;
         if started.is_empty() { Ok(()) } else { self.wait_for_dns() }
     }
@@ -374,13 +396,21 @@ impl Lab {
             .map(|(_, flag)| flag.as_str())
     }
 
-    /// Held while a node is added or removed.
+    /// Held while the lab or one of its nodes is made or removed.
     pub(crate) fn lock(&self) -> Result<fs::File> {
-        home::lock(&self.folder().join("lock"))
+        self.home.lock_lab(self.name())
     }
 }
 
 const READY_REPLICAS: &str = "jsonpath={.status.readyReplicas}";
+
+/// Builds every program of the lab and, as root, installs what nodes need from the machine's packages.
+pub fn prepare(home: &Home) -> Result<()> {
+    if host::is_root() {
+        host::ensure_ready_for_nodes()?;
+    }
+    tools::ensure(home, <Tool as clap::ValueEnum>::value_variants())
+}
 
 /// Builds and installs what nodes need.
 pub(crate) fn prepare_for_nodes(home: &Home) -> Result<()> {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use crate::cgroup::{Group, Layout};
@@ -68,7 +68,7 @@ pub(crate) fn switch_on(node: &Node) -> Result<()> {
         .args(["--propagation", "private", "--mount-proc", "--"])
         .arg(&probe)
         .arg("pause");
-    let holder = process::spawn(lab.owner(), node.name(), &log(node, "machine"), command)?;
+    let holder = process::spawn(lab.owner(), node.name(), &lab.log(node.name()), command)?;
     let pid = network::holder(lab.owner(), node.name(), &probe, &holder)?;
     group.settle()?;
     network::connect(lab.owner(), &probe, lab.addresses(), node.state().index, pid)?;
@@ -77,14 +77,14 @@ pub(crate) fn switch_on(node: &Node) -> Result<()> {
     process::run_with_text(boot.args(layout.mount_arguments()), BOOT)?;
 
     let containerd =
-        start(node, "containerd", &["--config".to_owned(), format!("{FOLDER_INSIDE}/containerd.toml")])?;
+        start(node, Tool::Containerd, &["--config".to_owned(), format!("{FOLDER_INSIDE}/containerd.toml")])?;
     process::wait_for(&format!("containerd on {}", node.name()), START_LIMIT, &[&containerd], || {
         process::run(inside(node)?.args(["ctr", "version"])).map(Some)
     })?;
     for archive in image::base(lab.home())?.into_iter().chain(loaded_images(&lab.images())?) {
         import(node, &archive)?;
     }
-    start(node, "kubelet", &kubelet_flags(node))?;
+    start(node, Tool::Kubelet, &kubelet_flags(node))?;
     start_kube_proxy(node)
 }
 
@@ -114,26 +114,59 @@ pub(crate) fn inside(node: &Node) -> Result<Command> {
 
 /// Starts kube-proxy, also again after it was killed.
 pub(crate) fn start_kube_proxy(node: &Node) -> Result<()> {
-    let mut flags = vec![
+    let flags = [
         format!("--kubeconfig={FOLDER_INSIDE}/kube-proxy.kubeconfig"),
         format!("--hostname-override={}", node.name()),
         format!("--cluster-cidr={}", node.lab().addresses().pods()),
         "--proxy-mode=nftables".to_owned(),
         "--conntrack-max-per-core=0".to_owned(), // a namespace may not change the machine's limit
     ];
-    flags.extend(node.lab().flags(Tool::KubeProxy).map(str::to_owned));
-    start(node, "kube-proxy", &flags)?;
+    start(node, Tool::KubeProxy, &flags)?;
     Ok(())
 }
 
+/// Whether one of the machine's programs is running.
+pub(crate) fn runs(node: &Node, program: Tool) -> Result<bool> {
+    let role = role(node, program);
+    Ok(process::find(node.lab().owner())?.iter().any(|process| process.role == role))
+}
+
+/// Fails if one of the machine's programs has ended, with its last words.
+pub(crate) fn check(node: &Node, program: Tool) -> Result<()> {
+    if runs(node, program)? {
+        return Ok(());
+    }
+    let log = log(node, program);
+    bail!(
+        "{} on {} ended; the last lines of {}:\n{}",
+        program.name(),
+        node.name(),
+        log.display(),
+        process::tail_or_reason(&log)
+    )
+}
+
+/// Waits until kube-proxy has put the API server's Service into place: from then on ClusterIPs work.
+pub(crate) fn wait_for_services(node: &Node) -> Result<()> {
+    let api = node.lab().addresses().api_service().to_string();
+    let waited = process::wait_for(&format!("kube-proxy on {}", node.name()), START_LIMIT, &[], || {
+        if let Err(ended) = check(node, Tool::KubeProxy) {
+            return Ok(Some(Err(ended)));
+        }
+        let table = process::run(inside(node)?.args(["nft", "list", "table", "ip", "kube-proxy"]))?;
+        Ok(table.contains(&api).then_some(Ok(())))
+    });
+    waited.with_context(|| format!("see {}", log(node, Tool::KubeProxy).display()))?
+}
+
 /// Role of one of the machine's programs in the process table.
-pub(crate) fn role(node: &Node, program: &str) -> String {
-    format!("{}/{program}", node.name())
+pub(crate) fn role(node: &Node, program: Tool) -> String {
+    format!("{}/{}", node.name(), program.name())
 }
 
 /// Log of one of the machine's programs.
-pub(crate) fn log(node: &Node, program: &str) -> std::path::PathBuf {
-    node.lab().log(&format!("{}-{program}", node.name()))
+pub(crate) fn log(node: &Node, program: Tool) -> std::path::PathBuf {
+    node.lab().log(&format!("{}-{}", node.name(), program.name()))
 }
 
 /// Brings an image archive onto the machine. It is unpacked when the first pod uses it.
@@ -146,9 +179,9 @@ pub(crate) fn import(node: &Node, archive: &Path) -> Result<()> {
     Ok(())
 }
 
-fn start(node: &Node, program: &str, arguments: &[String]) -> Result<Daemon> {
+fn start(node: &Node, program: Tool, arguments: &[String]) -> Result<Daemon> {
     let mut command = inside(node)?;
-    command.arg(program).args(arguments);
+    command.arg(program.name()).args(arguments).args(node.lab().flags(program));
     process::spawn(node.lab().owner(), &role(node, program), &log(node, program), command)
 }
 
@@ -178,16 +211,14 @@ fn loaded_images(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
 fn kubelet_flags(node: &Node) -> Vec<String> {
     let state = node.state();
     let labels: Vec<_> = state.labels.iter().map(ToString::to_string).collect();
-    let mut flags = vec![
+    vec![
         format!("--config={FOLDER_INSIDE}/kubelet.json"),
         format!("--kubeconfig={FOLDER_INSIDE}/kubeconfig"),
         format!("--hostname-override={}", node.name()),
         format!("--node-ip={}", node.lab().addresses().node(state.index)),
         format!("--node-labels={}", labels.join(",")),
         "--v=2".to_owned(),
-    ];
-    flags.extend(node.lab().flags(Tool::Kubelet).map(str::to_owned));
-    flags
+    ]
 }
 
 fn kubelet_config(state: &NodeState, dns: &str) -> String {

@@ -4,7 +4,7 @@
 //! ```text
 //!   machine                    router namespace                      node n1
 //!   knrlab0 10.77.S.1 -------- host ]                                eth0 10.77.S.11
-//!   API server, etcd, ...            ] br0 10.77.S.2  n1 ----------- pods 10.(240+S).1.0/24
+//!   API server                       ] br0 10.77.S.2  n1 ----------- pods 10.(240+S).1.0/24
 //!                                    ]                n2 ----------- ...
 //! ```
 //!
@@ -28,7 +28,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// Whether nothing on the machine uses what a lab in this slot would need.
 pub(crate) fn is_free(slot: u8, networked: bool) -> Result<bool> {
-    let loopback = Addresses::new(slot, false).control_plane();
+    let loopback = Addresses::new(slot, networked).loopback();
     let ports_free = port::ALL.iter().all(|port| TcpListener::bind((loopback, *port)).is_ok());
     if !networked {
         return Ok(ports_free);
@@ -46,7 +46,7 @@ pub(crate) fn create(owner: &str, slot: u8, log: &Path, probe: &Path) -> Result<
     let router = process::spawn(owner, ROUTER, log, command)?;
     let pid = holder(owner, ROUTER, probe, &router)?;
     let (addresses, link) = (Addresses::new(slot, true), link(slot));
-    let (machine, gateway) = (addresses.control_plane(), addresses.router());
+    let (machine, gateway) = (addresses.api_server(), addresses.router());
     batch(
         host::command("ip"),
         &[
@@ -81,15 +81,18 @@ pub(crate) fn remove(owner: &str, slot: u8) -> Result<()> {
         ifalias: Option<String>,
     }
     let link = link(slot);
-    if !Path::new("/sys/class/net").join(&link).exists() {
-        return Ok(());
-    }
-    let shown = process::run(host::command("ip").args(["-json", "link", "show", &link]))?;
-    let links: Vec<Link> = serde_json::from_str(&shown).context("cannot read the machine's links")?;
-    if links.iter().any(|link| link.ifalias.as_deref() == Some(&alias(owner))) {
-        process::run(host::command("ip").args(["link", "del", &link]))?;
-    }
-    Ok(())
+    // It also goes with the router, whose end may be noticed at any moment: an error means to look again.
+    process::wait_for(&format!("removal of link {link}"), START_LIMIT, &[], || {
+        if !Path::new("/sys/class/net").join(&link).exists() {
+            return Ok(Some(()));
+        }
+        let shown = process::run(host::command("ip").args(["-json", "link", "show", &link]))?;
+        let links: Vec<Link> = serde_json::from_str(&shown).context("cannot read the machine's links")?;
+        if links.iter().any(|link| link.ifalias.as_deref() == Some(&alias(owner))) {
+            process::run(host::command("ip").args(["link", "del", &link]))?;
+        }
+        Ok(Some(()))
+    })
 }
 
 /// Plugs a node in.

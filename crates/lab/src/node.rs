@@ -12,6 +12,7 @@ use crate::address::MAX_NODES;
 use crate::lab::{self, Lab};
 use crate::names::{self, Label, Taint};
 use crate::progress::Step;
+use crate::tools::Tool;
 use crate::{machine, process};
 
 const READY_LIMIT: Duration = Duration::from_mins(2);
@@ -79,6 +80,12 @@ impl NodeBuilder {
             bail!("lab {} was made without root and cannot have nodes", self.lab.name());
         }
         lab::prepare_for_nodes(self.lab.home())?;
+        let _lock = self.lab.lock()?;
+        self.switch_on_locked()
+    }
+
+    /// For a caller that holds the lab's lock.
+    pub(crate) fn switch_on_locked(self) -> Result<Node> {
         let step = Step::begin(&format!("switching on node {}", self.name));
         let node = self.reserve()?;
         machine::create(&node)?;
@@ -89,7 +96,6 @@ impl NodeBuilder {
 
     fn reserve(self) -> Result<Node> {
         let Self { lab, name, taints, labels } = self;
-        let _lock = lab.lock()?;
         let present = lab.nodes()?;
         if present.iter().any(|node| node.name == name) {
             bail!("lab {} already has a node {name}: `lab node remove {name}` first", lab.name());
@@ -157,18 +163,19 @@ impl Node {
         machine::is_on(self)
     }
 
-    /// Waits until the API server reports this boot of the node as Ready.
+    /// Waits until the API server reports this boot of the node as Ready, and ClusterIPs work on it.
     pub fn wait_until_ready(&self) -> Result<()> {
         let step = Step::begin(&format!("waiting for node {} to be Ready", self.name));
-        let wanted = format!("{} True", self.state.boot_id);
-        let ready = process::wait_for(&format!("node {} to be Ready", self.name), READY_LIMIT, &[], || {
-            if !self.is_on() {
-                bail!("its machine is off");
+        let ready = format!("{} True", self.state.boot_id);
+        let waited = process::wait_for(&format!("node {} to be Ready", self.name), READY_LIMIT, &[], || {
+            if let Err(ended) = machine::check(self, Tool::Kubelet) {
+                return Ok(Some(Err(ended)));
             }
             let seen = self.lab.kubectl(["get", "node", &self.name, "-o", READY_AND_BOOT])?;
-            Ok((seen.trim() == wanted).then_some(()))
+            Ok((seen.trim() == ready).then_some(Ok(())))
         });
-        ready.with_context(|| self.kubelet_log())?;
+        waited.with_context(|| format!("see {}", machine::log(self, Tool::Kubelet).display()))??;
+        machine::wait_for_services(self)?;
         step.done();
         Ok(())
     }
@@ -227,10 +234,6 @@ impl Node {
 
     pub(crate) fn folder(&self) -> PathBuf {
         folder_of(&self.lab, &self.name)
-    }
-
-    fn kubelet_log(&self) -> String {
-        format!("the kubelet says:\n{}", process::tail_or_reason(&machine::log(self, "kubelet")))
     }
 
     fn save(&self) -> Result<()> {

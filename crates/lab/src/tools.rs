@@ -135,6 +135,24 @@ impl Tool {
         clap::ValueEnum::to_possible_value(&self).map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// Whether it runs as long as the cluster, or its node, does.
+    #[must_use]
+    pub fn is_daemon(self) -> bool {
+        match self {
+            Self::Kubectl | Self::ContainerdShim | Self::Ctr | Self::Coredns | Self::Probe | Self::Helm => {
+                false
+            }
+            Self::Etcd
+            | Self::KubeApiserver
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet
+            | Self::KubeProxy
+            | Self::Containerd
+            | Self::Kwok => true,
+        }
+    }
+
     /// Name of the folder, below [`Home::tools`], that its program is in. It changes with any pin.
     pub(crate) fn folder(self) -> String {
         MODULES
@@ -215,8 +233,7 @@ impl Module {
         let status = Command::new("go")
             .current_dir(source)
             .env("CGO_ENABLED", "0")
-            .env("GOFLAGS", "-mod=readonly")
-            .args(["build", "-buildvcs=false", "-ldflags", &self.ldflags(), "-o"])
+            .args(["build", "-mod=readonly", "-buildvcs=false", "-ldflags", &self.ldflags(), "-o"])
             .arg(into)
             .args(what.iter().map(|(_, package, _)| package))
             .stdin(Stdio::null())

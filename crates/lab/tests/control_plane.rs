@@ -30,6 +30,8 @@ fn a_control_plane_needs_no_root_and_nodes_do() {
     let down = stranger.lab(&["down"]);
     assert!(down.status.success(), "{}", text(&down.stderr));
     assert!(text(&stranger.lab(&["status"]).stdout).contains("no lab is up"));
+    let again = stranger.lab(&["down"]);
+    assert!(again.status.success() && text(&again.stdout).contains("is not up"), "{}", text(&again.stderr));
 }
 
 #[test]
@@ -53,13 +55,21 @@ metadata: { name: fake, annotations: { kwok.x-k8s.io/node: fake }, labels: { typ
 
 #[test]
 fn a_component_that_dies_is_named_with_its_last_words() {
-    let name = "test-dying";
-    let _ = Lab::open(&home(), name).map(|old| old.down());
-    let error = Lab::builder(&home(), name).flag(Tool::KubeScheduler, "--no-such-flag").up().unwrap_err();
-    let error = format!("{error:#}");
-    Lab::open(&home(), name).unwrap().down().unwrap();
-    assert!(error.contains("kube-scheduler ended (exit status: 1)"), "{error}");
-    assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
+    for (nodes, component, who) in [
+        (0, Tool::KubeApiserver, "kube-apiserver"),
+        (0, Tool::KubeScheduler, "kube-scheduler"),
+        (1, Tool::Kubelet, "kubelet on n1"),
+        (1, Tool::KubeProxy, "kube-proxy on n1"),
+    ] {
+        let name = "test-dying";
+        let _ = Lab::open(&home(), name).map(|old| old.down());
+        let error =
+            Lab::builder(&home(), name).nodes(nodes).flag(component, "--no-such-flag").up().unwrap_err();
+        let error = format!("{error:#}");
+        Lab::open(&home(), name).unwrap().down().unwrap();
+        assert!(error.contains(&format!("{who} ended")), "{error}");
+        assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
+    }
 }
 
 #[test]

@@ -17,10 +17,20 @@ fn nodes_come_reboot_die_and_go() {
     let lab = TestLab::build("lifecycle", |builder| {
         builder.nodes(1).flag(Tool::KubeControllerManager, "--node-monitor-grace-period=25s")
     });
+    up_again_changes_nothing(&lab);
     a_new_node_has_its_taints_and_labels_from_its_first_moment(&lab);
     a_reboot_changes_the_boot_id_and_keeps_the_node(&lab);
     a_killed_node_becomes_not_ready_and_can_be_started_again(&lab);
     a_removed_node_is_gone(&lab);
+    an_image_reaches_the_nodes_of_today_and_tomorrow(&lab);
+}
+
+fn up_again_changes_nothing(lab: &Lab) {
+    let pids = |lab: &Lab| lab.components().unwrap();
+    let before = pids(lab);
+    let again = Lab::builder(&common::home(), lab.name()).nodes(1).up().unwrap();
+    assert_eq!(pids(&again), before);
+    assert_eq!(again.nodes().unwrap().len(), 1);
 }
 
 fn a_new_node_has_its_taints_and_labels_from_its_first_moment(lab: &Lab) {
@@ -84,7 +94,7 @@ fn a_killed_node_becomes_not_ready_and_can_be_started_again(lab: &Lab) {
         Ok(())
     });
     node.reboot().unwrap();
-    assert_eq!(node.exec(["hostname"]).unwrap_or_else(|_| "n1".to_owned()).trim(), "n1");
+    assert_eq!(node.exec(["cat", "/proc/sys/kernel/hostname"]).unwrap().trim(), "n1");
 }
 
 fn a_removed_node_is_gone(lab: &Lab) {
@@ -93,4 +103,20 @@ fn a_removed_node_is_gone(lab: &Lab) {
     assert!(gone.contains("NotFound"), "{gone}");
     assert!(lab.node("late").is_err());
     assert_eq!(lab.nodes().unwrap().len(), 1);
+}
+
+fn an_image_reaches_the_nodes_of_today_and_tomorrow(lab: &Lab) {
+    let today = lab.node("n1").unwrap();
+    let ctr =
+        |words: &[&str]| today.exec(["ctr", "-n", "k8s.io", "images"].iter().chain(words).copied()).unwrap();
+    let image = "example.com/extra:1";
+    ctr(&["tag", lab::PROBE_IMAGE, image]);
+    ctr(&["export", "/var/lib/extra.tar", image]);
+    ctr(&["rm", image]);
+    lab.load_image(&lab.folder().join("nodes/n1/lib/extra.tar")).unwrap();
+    let tomorrow = lab.add_node("n2").start().unwrap();
+    for node in [&today, &tomorrow] {
+        let images = node.exec(["ctr", "-n", "k8s.io", "images", "ls", "-q"]).unwrap();
+        assert!(images.lines().any(|line| line == image), "{}: {images}", node.name());
+    }
 }

@@ -1,0 +1,82 @@
+# Everything a person does with this project. `make help` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+NODES ?= 2
+NAME ?= default
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-node-ready
+DENY_VERSION := 0.20.2
+DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+CARGO := cargo --locked
+LAB := $(CARGO) run --quiet -p lab --
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: demo
+demo: setup ## show, on a real cluster, the problem this project solves (KEEP=1 leaves the cluster up)
+	@$(CARGO) run --quiet -p lab --example demo
+
+.PHONY: test
+test: lint deny test-unit test-lab ## install what is missing and run everything: format, lints, licences, all tests
+
+.PHONY: lint
+lint: setup ## check the format and the lints; a warning is an error
+	cargo fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
+	unformatted="$$(gofmt -l crates/lab/tools)"; [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }
+
+.PHONY: deny
+deny: setup $(DENY) ## check licences, sources and banned crates of all dependencies
+	$(DENY) --locked --log-level error check bans licenses sources
+
+.PHONY: advisories
+advisories: setup $(DENY) ## check dependencies against the advisory database, which is fetched for this
+	$(DENY) --locked check advisories
+
+.PHONY: test-unit
+test-unit: setup ## run the tests that need no cluster
+	$(CARGO) test --workspace --lib --bins --examples
+	$(CARGO) test --workspace --doc
+
+.PHONY: test-lab
+test-lab: setup ## run the tests on real clusters; needs root
+	@[ "$$(id -u)" = 0 ] || { echo "make test-lab needs root: nodes are made of Linux namespaces"; exit 1; }
+	$(LAB) build
+	$(CARGO) test -p lab --test '*'
+
+.PHONY: lab-up
+lab-up: setup ## make a cluster (NODES=2, NAME=default)
+	@$(LAB) up --nodes $(NODES) --name $(NAME)
+
+.PHONY: lab-down
+lab-down: setup ## end the cluster (NAME=default)
+	@$(LAB) down --name $(NAME)
+
+.PHONY: bench-lab
+bench-lab: setup ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools
+	$(CARGO) build --quiet -p lab
+	$(CARGO) run --quiet -p lab --example bench -- $(if $(COLD),--cold)
+
+.PHONY: clean
+clean: ## remove what was built in this folder
+	cargo clean
+
+# --- what the targets above need --------------------------------------------------------------------------------
+
+.PHONY: setup
+setup:
+	@command -v cc >/dev/null || { echo "installing a C linker for Rust"; apt-get update -q >/dev/null; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends gcc libc6-dev >/dev/null; }
+	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 \
+	  || rustup toolchain install "$$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" \
+	       --profile minimal --component rustfmt --component clippy
+	@command -v go >/dev/null || { echo "Go 1.26 or newer is needed: the lab builds Kubernetes from source"; exit 1; }
+
+$(DENY):
+	@echo "building cargo-deny $(DENY_VERSION)"
+	cargo install --quiet --locked --debug cargo-deny --version $(DENY_VERSION) --root $(dir $(patsubst %/,%,$(dir $@)))
