@@ -19,6 +19,8 @@ pub(crate) mod port {
     pub(crate) const ETCD_PEER: u16 = 22380;
     pub(crate) const CONTROLLER_MANAGER: u16 = 20257;
     pub(crate) const SCHEDULER: u16 = 20259;
+    /// Held only while a lab is being made.
+    pub(crate) const CLAIM: u16 = 20240;
     pub(crate) const KWOK: u16 = 20247;
     pub(crate) const ALL: [u16; 6] = [API, ETCD, ETCD_PEER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 }

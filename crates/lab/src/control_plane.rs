@@ -136,6 +136,7 @@ fn etcd_flags(addresses: Addresses) -> Vec<String> {
     let url = etcd_url(addresses);
     let peer = format!("http://{}:{}", addresses.loopback(), port::ETCD_PEER);
     let mut flags = owned(&[
+        "--name=lab",
         "--data-dir=etcd",
         "--unsafe-no-fsync", // throw-away data
         "--quota-backend-bytes=8589934592",
@@ -146,7 +147,7 @@ fn etcd_flags(addresses: Addresses) -> Vec<String> {
         format!("--advertise-client-urls={url}"),
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
-        format!("--initial-cluster=default={peer}"),
+        format!("--initial-cluster=lab={peer}"),
     ]);
     flags
 }

@@ -49,24 +49,15 @@ impl Home {
         self.labs().join(name)
     }
 
-    /// Held while a slot is chosen, so that two labs never take the same one.
-    pub(crate) fn lock_slots(&self) -> Result<File> {
-        self.lock("slots")
-    }
-
-    /// Held while a lab is made, changed or removed. It is kept outside the lab's folder, which comes and goes.
+    /// Held while a lab is made, changed or removed; it ends with the returned file, or with the process. It is kept
+    /// outside the lab's folder, which comes and goes.
     pub(crate) fn lock_lab(&self, name: &str) -> Result<File> {
-        self.lock(&format!("lab-{name}"))
-    }
-
-    /// Takes an exclusive lock that ends with the returned file, or with the process.
-    fn lock(&self, what: &str) -> Result<File> {
         let folder = self.root.join("locks");
         fs::create_dir_all(&folder)?;
-        let path = folder.join(what);
+        let path = folder.join(name);
         let file = File::create(&path).with_context(|| path.display().to_string())?;
         if file.try_lock().is_err() {
-            eprintln!("waiting for another process that is changing {what}");
+            eprintln!("waiting for another process that is changing lab {name}");
             file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
         }
         Ok(file)

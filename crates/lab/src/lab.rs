@@ -1,7 +1,7 @@
 //! A lab: one cluster on this machine, from `up` to `down`.
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl LabBuilder {
     }
 
     fn create(&self) -> Result<Lab> {
-        let lab = self.reserve()?;
+        let (lab, _claim) = self.reserve()?;
         if lab.state.networked {
             let log = lab.log("router");
             network::create(lab.owner(), lab.state.slot, &log, &Tool::Probe.path(&self.home))?;
@@ -118,20 +118,19 @@ impl LabBuilder {
     }
 
     /// Takes a slot and writes the owner down before anything is made that would have to be found again.
-    fn reserve(&self) -> Result<Lab> {
-        let _lock = self.home.lock_slots()?;
+    fn reserve(&self) -> Result<(Lab, TcpListener)> {
         let networked = host::is_root();
         if networked {
             tools::ensure(&self.home, &[Tool::Probe])?;
         }
         let taken: Vec<_> = Lab::all(&self.home)?.iter().map(|lab| lab.state.slot).collect();
         let mut free = (0..SLOTS).filter(|slot| !taken.contains(slot));
-        let slot = loop {
+        let (slot, claim) = loop {
             let slot = free
                 .next()
                 .context("no room for another lab: `lab status` lists them, `lab down` ends one")?;
-            if network::is_free(slot, networked)? {
-                break slot;
+            if let Some(claim) = network::claim(slot, networked)? {
+                break (slot, claim);
             }
         };
         let owner = random_id()?.replace('-', "")[..12].to_owned();
@@ -140,7 +139,7 @@ impl LabBuilder {
         let lab = Lab { home: self.home.clone(), state };
         fs::create_dir_all(lab.folder().join("log"))?;
         lab.save()?;
-        Ok(lab)
+        Ok((lab, claim))
     }
 }
 

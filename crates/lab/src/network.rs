@@ -26,17 +26,20 @@ use crate::process::{self, Daemon};
 const ROUTER: &str = "router";
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Whether nothing on the machine uses what a lab in this slot would need.
-pub(crate) fn is_free(slot: u8, networked: bool) -> Result<bool> {
-    let loopback = Addresses::new(slot, networked).loopback();
-    let ports_free = port::ALL.iter().all(|port| TcpListener::bind((loopback, *port)).is_ok());
+/// Takes a slot, if nothing on the machine uses what a lab in it would need. The claim is good among all users
+/// of the machine until it is dropped; by then etcd has taken its port, which says the same.
+pub(crate) fn claim(slot: u8, networked: bool) -> Result<Option<TcpListener>> {
+    let addresses = Addresses::new(slot, networked);
+    let bind = |port| TcpListener::bind((addresses.loopback(), port)).ok();
+    let Some(claim) = bind(port::CLAIM) else { return Ok(None) };
+    let ports_free = port::ALL.iter().all(|port| bind(*port).is_some());
     if !networked {
-        return Ok(ports_free);
+        return Ok(ports_free.then_some(claim));
     }
     let known = routes(&process::run(host::command("ip").args(["-json", "route"]))?)?;
-    let addresses = Addresses::new(slot, true);
     let link_free = !Path::new("/sys/class/net").join(link(slot)).exists();
-    Ok(ports_free && link_free && !known.iter().any(|route| addresses.overlap(*route)))
+    let range_free = !known.iter().any(|route| addresses.overlap(*route));
+    Ok((ports_free && link_free && range_free).then_some(claim))
 }
 
 /// Makes the router and connects the machine to it.
