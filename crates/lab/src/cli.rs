@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use anstyle::AnsiColor;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use lab::{Fault, Home, Lab, Label, Taint, Tool};
@@ -163,22 +164,42 @@ fn node(lab: &Lab, verb: NodeVerb) -> Result<()> {
 fn status(home: &Home) -> Result<ExitCode> {
     let labs = Lab::all(home)?;
     if labs.is_empty() {
-        println!("no lab is up");
+        anstream::println!("no lab is up");
     }
     let mut well = true;
     for lab in labs {
-        println!("lab {} in {}", lab.name(), lab.folder().display());
+        anstream::println!("lab {} in {}", lab.name(), lab.folder().display());
         for (component, pid) in lab.components()? {
-            let state = pid.map_or_else(|| "not running".to_owned(), |pid| format!("running, pid {pid}"));
-            println!("  {component:<24} {state}");
+            let state =
+                pid.map_or_else(|| bad("not running"), |pid| format!("{}, pid {pid}", good("running")));
+            anstream::println!("  {component:<24} {state}");
             well &= pid.is_some();
         }
         for node in lab.nodes()? {
-            let state = if node.is_on() { "on" } else { "off" };
-            println!("  node {:<19} {state}, {}, pods {}", node.name(), node.address(), node.pod_range());
+            let state = if node.is_on() { good("on") } else { bad("off") };
+            anstream::println!(
+                "  node {:<19} {state}, {}, pods {}",
+                node.name(),
+                node.address(),
+                node.pod_range()
+            );
         }
     }
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Colours for a terminal; `anstream` leaves them out elsewhere.
+fn good(text: &str) -> String {
+    painted(text, AnsiColor::Green)
+}
+
+fn bad(text: &str) -> String {
+    painted(text, AnsiColor::Red)
+}
+
+fn painted(text: &str, colour: AnsiColor) -> String {
+    let style = colour.on_default();
+    format!("{style}{text}{style:#}")
 }
 
 /// Hands the terminal, the signals and the exit code over to the command. Returns only if it cannot start.
@@ -202,6 +223,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn the_readme_knows_every_command_and_every_fault() {
+        let readme = include_str!("../README.md");
+        let mut words = vec![<Cli as clap::CommandFactory>::command()];
+        while let Some(command) = words.pop() {
+            let name = command.get_name();
+            assert!(readme.contains(&format!("`{name}")) || readme.contains(&format!(" {name} ")), "{name}");
+            words.extend(command.get_subcommands().cloned());
+        }
+        for fault in <Fault as clap::ValueEnum>::value_variants() {
+            let name = clap::ValueEnum::to_possible_value(fault).unwrap();
+            assert!(readme.contains(&format!("| `{}` |", name.get_name())), "{fault:?}");
+        }
     }
 
     #[test]

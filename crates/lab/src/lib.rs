@@ -51,3 +51,8 @@ pub use names::{Label, Taint};
 pub use node::{Node, NodeBuilder};
 pub use pki::Pair;
 pub use tools::{Tool, ensure as build};
+
+/// The examples of the README must compile too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
