@@ -131,7 +131,7 @@ pub(crate) fn run(Cli { name, command }: Cli) -> Result<ExitCode> {
 fn up(home: &Home, name: &str, nodes: u8, flags: &[(Tool, String)]) -> Result<()> {
     let builder = Lab::builder(home, name).nodes(nodes);
     let lab = flags.iter().fold(builder, |builder, (tool, flag)| builder.flag(*tool, flag)).up()?;
-    println!("lab {name} is up; export KUBECONFIG={}", lab.kubeconfig().display());
+    println!("lab {name} is up; its kubeconfig is {}", lab.kubeconfig().display());
     Ok(())
 }
 

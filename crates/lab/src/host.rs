@@ -8,16 +8,16 @@ use anyhow::{Result, bail};
 use crate::process;
 use crate::progress::Step;
 
-/// What nodes need from the machine: a program, and the Debian package that brings it.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("ip", "iproute2"),
+/// Programs that a lab with a network needs from the machine, and the Debian packages that bring them.
+const FOR_NETWORK: &[(&str, &str)] =
+    &[("ip", "iproute2"), ("nsenter", "util-linux"), ("unshare", "util-linux")];
+/// What nodes need on top of it.
+const FOR_NODES: &[(&str, &str)] = &[
     ("nft", "nftables"),
     ("runc", "runc"),
     ("iptables", "iptables"),
     ("conntrack", "conntrack"),
     ("mount", "mount"),
-    ("nsenter", "util-linux"),
-    ("unshare", "util-linux"),
 ];
 const CNI_PLUGINS: &[&str] = &["ptp", "host-local", "portmap"];
 const CNI_PACKAGE: &str = "containernetworking-plugins";
@@ -49,14 +49,28 @@ pub(crate) fn cni_folder() -> Option<&'static str> {
         .find(|folder| CNI_PLUGINS.iter().all(|plugin| Path::new(folder).join(plugin).exists()))
 }
 
-/// Makes sure that nodes can run here; on Debian and its relatives the missing packages are installed.
+/// Makes sure that a lab can have a network here.
+pub(crate) fn ensure_ready_for_network() -> Result<()> {
+    ensure(&missing_packages(FOR_NETWORK))
+}
+
+/// Makes sure that nodes can run here.
 pub(crate) fn ensure_ready_for_nodes() -> Result<()> {
-    let missing = missing_packages();
+    let mut missing = missing_packages(FOR_NODES);
+    if cni_folder().is_none() {
+        missing.push(CNI_PACKAGE);
+    }
+    ensure_ready_for_network()?;
+    ensure(&missing)
+}
+
+/// On Debian and its relatives the missing packages are installed; elsewhere their names are a hint.
+fn ensure(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
     if find("apt-get").is_none() {
-        bail!("nodes need programs that are missing here; install what Debian calls: {}", missing.join(" "));
+        bail!("programs are missing here; install what Debian calls: {}", missing.join(" "));
     }
     let step = Step::begin(&format!("installing {}", missing.join(", ")));
     process::run(command("apt-get").args(["update", "-q"]))?;
@@ -64,20 +78,22 @@ pub(crate) fn ensure_ready_for_nodes() -> Result<()> {
         command("apt-get")
             .env("DEBIAN_FRONTEND", "noninteractive")
             .args(["install", "-qy", "--no-install-recommends"])
-            .args(&missing),
+            .args(missing),
     )?;
     step.done();
     Ok(())
 }
 
-fn missing_packages() -> Vec<&'static str> {
+fn missing_packages(programs: &[(&str, &'static str)]) -> Vec<&'static str> {
     let mut missing: Vec<_> =
-        PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
-    if cni_folder().is_none() {
-        missing.push(CNI_PACKAGE);
-    }
+        programs.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     missing.dedup();
     missing
+}
+
+/// A random UUID.
+pub(crate) fn random_id() -> Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
 fn find(program: &str) -> Option<PathBuf> {

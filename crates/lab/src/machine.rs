@@ -5,7 +5,7 @@
 //! survive a power cut is in the node's folder.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -32,6 +32,9 @@ pub(crate) fn create(node: &Node) -> Result<()> {
     let (lab, folder, name) = (node.lab(), node.folder(), node.name());
     for part in ["lib", "log", "cni"] {
         fs::create_dir_all(folder.join(part))?;
+    }
+    if let Some(logs) = log_file(node, "machine").parent() {
+        fs::create_dir_all(logs)?;
     }
     let (addresses, index) = (lab.addresses(), node.state().index);
     let subjects = [addresses.node(index).to_string(), name.to_owned()];
@@ -68,8 +71,8 @@ pub(crate) fn switch_on(node: &Node) -> Result<()> {
         .args(["--propagation", "private", "--mount-proc", "--"])
         .arg(&probe)
         .arg("pause");
-    let holder = process::spawn(lab.owner(), node.name(), &lab.log(node.name()), command)?;
-    let pid = network::holder(lab.owner(), node.name(), &probe, &holder)?;
+    let holder = process::spawn(lab.owner(), &machine_role(node), &log_file(node, "machine"), command)?;
+    let pid = network::holder(lab.owner(), &machine_role(node), &probe, &holder)?;
     group.settle()?;
     network::connect(lab.owner(), &probe, lab.addresses(), node.state().index, pid)?;
     let mut boot = inside(node)?;
@@ -91,8 +94,8 @@ pub(crate) fn switch_on(node: &Node) -> Result<()> {
 /// Cuts the power. The Node object stays, and so does the disk.
 pub(crate) fn switch_off(node: &Node) -> Result<()> {
     let lab = node.lab();
-    let mine = format!("{}/", node.name());
-    process::kill(lab.owner(), |role| role == node.name() || role.starts_with(&mine))?;
+    let (machine, programs) = (machine_role(node), format!("{}/", machine_role(node)));
+    process::kill(lab.owner(), |role| role == machine || role.starts_with(&programs))?;
     network::disconnect(lab.owner(), &Tool::Probe.path(lab.home()), lab.addresses(), node.state().index)?;
     group(node, &Layout::detect()?).remove()
 }
@@ -161,12 +164,12 @@ pub(crate) fn wait_for_services(node: &Node) -> Result<()> {
 
 /// Role of one of the machine's programs in the process table.
 pub(crate) fn role(node: &Node, program: Tool) -> String {
-    format!("{}/{}", node.name(), program.name())
+    format!("{}/{}", machine_role(node), program.name())
 }
 
 /// Log of one of the machine's programs.
-pub(crate) fn log(node: &Node, program: Tool) -> std::path::PathBuf {
-    node.lab().log(&format!("{}-{}", node.name(), program.name()))
+pub(crate) fn log(node: &Node, program: Tool) -> PathBuf {
+    log_file(node, &program.name())
 }
 
 /// Brings an image archive onto the machine. It is unpacked when the first pod uses it.
@@ -185,9 +188,18 @@ fn start(node: &Node, program: Tool, arguments: &[String]) -> Result<Daemon> {
     process::spawn(node.lab().owner(), &role(node, program), &log(node, program), command)
 }
 
+/// Nodes have a name space of their own: one may be called `etcd`.
+fn machine_role(node: &Node) -> String {
+    format!("node/{}", node.name())
+}
+
+fn log_file(node: &Node, what: &str) -> PathBuf {
+    node.lab().log(&format!("{}/{what}", machine_role(node)))
+}
+
 fn pid(node: &Node) -> Result<i32> {
     let probe = Tool::Probe.path(node.lab().home());
-    process::find_program(node.lab().owner(), node.name(), &probe)?
+    process::find_program(node.lab().owner(), &machine_role(node), &probe)?
         .with_context(|| format!("node {} is switched off: `lab node reboot {0}` starts it", node.name()))
 }
 
@@ -195,13 +207,13 @@ fn group(node: &Node, layout: &Layout) -> Group {
     Group::new(layout, node.lab().owner(), node.name())
 }
 
-fn joining(entrances: &[std::path::PathBuf]) -> Command {
+fn joining(entrances: &[PathBuf]) -> Command {
     let mut command = host::command("sh");
     command.current_dir("/").args(["-c", JOIN, "join"]).args(entrances).arg("--");
     command
 }
 
-fn loaded_images(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
+fn loaded_images(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }

@@ -13,7 +13,7 @@ use crate::lab::{self, Lab};
 use crate::names::{self, Label, Taint};
 use crate::progress::Step;
 use crate::tools::Tool;
-use crate::{machine, process};
+use crate::{host, machine, process};
 
 const READY_LIMIT: Duration = Duration::from_mins(2);
 const BOOT_ID: &str = "jsonpath={.status.nodeInfo.bootID}";
@@ -103,11 +103,11 @@ impl NodeBuilder {
         let index = (1..=MAX_NODES)
             .find(|index| present.iter().all(|node| node.state.index != *index))
             .with_context(|| format!("a lab can have {MAX_NODES} nodes at the most"))?;
-        let machine_id = lab::random_id()?.replace('-', "");
+        let machine_id = host::random_id()?.replace('-', "");
         let node = Node {
             lab,
             name,
-            state: NodeState { index, boot_id: lab::random_id()?, machine_id, taints, labels },
+            state: NodeState { index, boot_id: host::random_id()?, machine_id, taints, labels },
         };
         fs::create_dir_all(node.folder())?;
         node.save()?;
@@ -189,7 +189,7 @@ impl Node {
     pub fn reboot(&mut self) -> Result<()> {
         let step = Step::begin(&format!("rebooting node {}", self.name));
         machine::switch_off(self)?;
-        self.state.boot_id = lab::random_id()?;
+        self.state.boot_id = host::random_id()?;
         self.save()?;
         machine::switch_on(self)?;
         step.done();

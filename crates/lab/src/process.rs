@@ -29,7 +29,7 @@ const LOG_TAIL_BYTES: u64 = 16 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) pid: i32,
-    /// What the process is for: `etcd`, `router`, `n1`, `n1/kubelet`.
+    /// What the process is for: `etcd`, `router`, `node/n1`, `node/n1/kubelet`.
     pub(crate) role: String,
 }
 

@@ -39,7 +39,12 @@ fn what_a_killed_lab_left_is_removed_by_the_next_and_nothing_else() {
     let before = traces::all();
     let folder = home().lab("killed");
     let log = |name: &str| folder.join("log").join(name);
-    for moment in [folder.join("lab.json"), log("kube-apiserver.log"), log("n1.log"), log("n1-kubelet.log")] {
+    for moment in [
+        folder.join("lab.json"),
+        log("kube-apiserver.log"),
+        log("node/n1/machine.log"),
+        log("node/n1/kubelet.log"),
+    ] {
         let mut up = start_up("killed");
         eventually(&format!("{} to appear", moment.display()), || {
             anyhow::ensure!(moment.exists() || has_ended(&mut up), "not yet");
