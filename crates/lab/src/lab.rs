@@ -1,6 +1,7 @@
 //! A lab: one cluster on this machine, from `up` to `down`.
 
 mod builder;
+mod temporary;
 
 use std::fs;
 use std::net::TcpStream;
@@ -22,6 +23,7 @@ use crate::tools::{self, Tool};
 use crate::{cgroup, control_plane, image, names, network, process};
 pub(crate) use builder::prepare_for_nodes;
 pub use builder::{LabBuilder, prepare};
+pub use temporary::TemporaryLab;
 
 const DNS_LIMIT: Duration = Duration::from_mins(2);
 const KWOK_LIMIT: Duration = Duration::from_mins(1);

@@ -6,14 +6,14 @@ mod common;
 
 use std::path::Path;
 
-use common::{Pod, TestLab, eventually};
+use common::{Pod, eventually, lab_with_nodes};
 use lab::Lab;
 
 const NAME: &str = "kubernetes.default.svc.cluster.local";
 
 #[test]
 fn a_cluster_of_two_nodes_works() {
-    let lab = TestLab::up("cluster", 2);
+    let lab = lab_with_nodes("cluster", 2);
     let (one, two) = (Pod::start(&lab, "one", "n1"), Pod::start(&lab, "two", "n2"));
     for (here, there) in [(&one, &two), (&two, &one)] {
         a_pod_reaches_dns_the_api_and_another_pod(&lab, here, there);

@@ -9,8 +9,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{TestLab, eventually, home};
-use lab::{Lab, Tool};
+use common::{builder, eventually, home, lab_with_nodes};
+use lab::Tool;
 
 const NOBODY: u32 = 65534;
 
@@ -36,7 +36,7 @@ fn a_control_plane_needs_no_root_and_nodes_do() {
 
 #[test]
 fn kwok_makes_a_node_ready_that_has_no_machine() {
-    let lab = TestLab::up("kwok", 0);
+    let lab = lab_with_nodes("kwok", 0);
     lab.start_kwok().unwrap();
     lab.apply(
         "apiVersion: v1
@@ -61,12 +61,8 @@ fn a_component_that_dies_is_named_with_its_last_words() {
         (1, Tool::Kubelet, "kubelet on n1"),
         (1, Tool::KubeProxy, "kube-proxy on n1"),
     ] {
-        let name = "test-dying";
-        let _ = Lab::open(&home(), name).map(|old| old.down());
-        let error =
-            Lab::builder(&home(), name).nodes(nodes).flag(component, "--no-such-flag").up().unwrap_err();
-        let error = format!("{error:#}");
-        Lab::open(&home(), name).unwrap().down().unwrap();
+        let failed = builder("dying").nodes(nodes).flag(component, "--no-such-flag").temporary();
+        let error = format!("{:#}", failed.unwrap_err());
         assert!(error.contains(&format!("{who} ended")), "{error}");
         assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
     }
@@ -74,20 +70,23 @@ fn a_component_that_dies_is_named_with_its_last_words() {
 
 #[test]
 fn status_tells_when_something_is_not_running() {
-    let lab = TestLab::build("status", |builder| builder.flag(Tool::Etcd, "--log-level=error"));
-    let run = || Command::new(env!("CARGO_BIN_EXE_lab")).arg("status").output().unwrap();
-    assert!(
-        text(&run().stdout).contains("kube-scheduler           running, pid "),
-        "{}",
-        text(&run().stdout)
-    );
+    let lab = lab_with_nodes("status", 0);
     let (_, pid) = lab.components().unwrap().into_iter().find(|(name, _)| name == "kube-scheduler").unwrap();
-    assert!(Command::new("kill").args(["-KILL", &pid.unwrap().to_string()]).status().unwrap().success());
+    let pid = pid.unwrap().to_string();
+    // Other labs may be up beside this one: only its own lines count.
+    let scheduler = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_lab")).arg("status").output().unwrap();
+        let lines = text(&output.stdout);
+        let own = lines.lines().skip_while(|line| !line.starts_with("lab test-status ")).skip(1);
+        let mut own = own.take_while(|line| !line.starts_with("lab "));
+        let line = own.find(|line| line.contains("kube-scheduler")).unwrap();
+        (line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "), output.status.code())
+    };
+    assert_eq!(scheduler().0, format!("running, pid {pid}"));
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
     eventually("status to notice", || {
-        let output = run();
-        anyhow::ensure!(
-            !output.status.success() && text(&output.stdout).contains("kube-scheduler           not running")
-        );
+        let seen = scheduler();
+        anyhow::ensure!(seen == ("not running".to_owned(), Some(1)), "{seen:?}");
         Ok(())
     });
 }

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::thread;
 
-use common::{Pod, TestLab, eventually};
+use common::{Pod, eventually, lab_with_nodes};
 use lab::{Fault, Lab};
 
 /// A question a pod asks the network, by name.
@@ -15,7 +15,7 @@ type Question = (&'static str, Vec<String>);
 
 #[test]
 fn every_fault_breaks_its_own_thing_on_its_own_node_and_heals() {
-    let lab = TestLab::up("faults", 2);
+    let lab = lab_with_nodes("faults", 2);
     // The server is on the sound node, so that only what the broken node does can come between.
     let server = Pod::start(&lab, "server", "n2");
     let (broken, sound) = (Pod::start(&lab, "broken", "n1"), Pod::start(&lab, "sound", "n2"));

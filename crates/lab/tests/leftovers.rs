@@ -5,12 +5,10 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-use common::{TestLab, eventually, home, traces};
-use lab::Lab;
+use common::{builder, eventually, lab_with_nodes, traces};
 
 /// The tests of this file look at the whole machine, so they run one after the other.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -20,7 +18,7 @@ fn down_leaves_nothing() {
     let _alone = MACHINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let before = traces::all();
     {
-        let lab = TestLab::up("leftovers", 2);
+        let lab = lab_with_nodes("leftovers", 2);
         let during = traces::all();
         for kind in ["process", "namespace", "link", "route", "cgroup"] {
             let new = during.difference(&before).filter(|trace| trace.starts_with(kind)).count();
@@ -34,10 +32,10 @@ fn down_leaves_nothing() {
 #[test]
 fn what_a_killed_lab_left_is_removed_by_the_next_and_nothing_else() {
     let _alone = MACHINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    forget("killed");
-    let bystander = TestLab::up("bystander", 1);
+    drop(lab_with_nodes("killed", 0));
+    let bystander = lab_with_nodes("bystander", 1);
     let before = traces::all();
-    let folder = home().lab("killed");
+    let folder = common::home().lab("test-killed");
     let log = |name: &str| folder.join("log").join(name);
     for moment in [
         folder.join("lab.json"),
@@ -45,7 +43,7 @@ fn what_a_killed_lab_left_is_removed_by_the_next_and_nothing_else() {
         log("node/n1/machine.log"),
         log("node/n1/kubelet.log"),
     ] {
-        let mut up = start_up("killed");
+        let mut up = start_up("test-killed");
         eventually(&format!("{} to appear", moment.display()), || {
             anyhow::ensure!(moment.exists() || has_ended(&mut up), "not yet");
             Ok(())
@@ -54,7 +52,7 @@ fn what_a_killed_lab_left_is_removed_by_the_next_and_nothing_else() {
         up.kill().unwrap();
         up.wait().unwrap();
     }
-    Lab::builder(&home(), "killed").nodes(1).up().unwrap().down().unwrap();
+    builder("killed").nodes(1).up().unwrap().down().unwrap();
     nothing_is_left_since(&before);
     assert!(bystander.is_well());
     assert!(bystander.node("n1").unwrap().exec(["ctr", "version"]).is_ok());
@@ -64,7 +62,7 @@ fn what_a_killed_lab_left_is_removed_by_the_next_and_nothing_else() {
 #[test]
 fn a_process_of_another_owner_survives_down() {
     let _alone = MACHINE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let lab = TestLab::up("owner", 0);
+    let lab = lab_with_nodes("owner", 0);
     let mut stranger =
         Command::new("sleep").arg("600").env("KUBE_NODE_READY_LAB", "stranger/etcd").spawn().unwrap();
     drop(lab);
@@ -84,12 +82,6 @@ fn start_up(name: &str) -> Child {
 
 fn has_ended(child: &mut Child) -> bool {
     child.try_wait().unwrap().is_some()
-}
-
-fn forget(name: &str) {
-    if Path::new(&home().lab(name)).exists() {
-        Lab::open(&home(), name).unwrap().down().unwrap();
-    }
 }
 
 /// The kernel takes a network namespace apart some time after its last process, so this looks more than once.

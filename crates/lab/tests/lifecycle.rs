@@ -7,16 +7,15 @@ mod common;
 use std::io::Read;
 use std::process::Stdio;
 
-use common::{Pod, TestLab, eventually};
+use common::{Pod, builder, eventually};
 use lab::{Lab, Tool};
 use serde_json::Value;
 
 #[test]
 fn nodes_come_reboot_die_and_go() {
     // The default grace is 50 s. Kubelets renew their lease every 10 s, so this one still forgives a lost renewal.
-    let lab = TestLab::build("lifecycle", |builder| {
-        builder.nodes(1).flag(Tool::KubeControllerManager, "--node-monitor-grace-period=25s")
-    });
+    let grace = "--node-monitor-grace-period=25s";
+    let lab = builder("lifecycle").nodes(1).flag(Tool::KubeControllerManager, grace).temporary().unwrap();
     up_again_changes_nothing(&lab);
     a_new_node_has_its_taints_and_labels_from_its_first_moment(&lab);
     a_reboot_changes_the_boot_id_and_keeps_the_node(&lab);
@@ -28,7 +27,7 @@ fn nodes_come_reboot_die_and_go() {
 fn up_again_changes_nothing(lab: &Lab) {
     let pids = |lab: &Lab| lab.components().unwrap();
     let before = pids(lab);
-    let again = Lab::builder(&common::home(), lab.name()).nodes(1).up().unwrap();
+    let again = builder("lifecycle").nodes(1).up().unwrap();
     assert_eq!(pids(&again), before);
     assert_eq!(again.nodes().unwrap().len(), 1);
 }

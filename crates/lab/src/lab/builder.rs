@@ -16,8 +16,8 @@ const CLUSTER: &str = include_str!("../files/cluster.yaml");
 /// Collects what a new lab should be like.
 #[derive(Debug, Clone)]
 pub struct LabBuilder {
-    home: Home,
-    name: String,
+    pub(super) home: Home,
+    pub(super) name: String,
     nodes: u8,
     flags: Vec<(String, String)>,
 }

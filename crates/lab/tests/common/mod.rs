@@ -1,12 +1,11 @@
-//! What the lab's own tests share: a lab that goes away with the test, and pods that look at the network.
+//! What the lab's own tests share: labs, patience, and pods that look at the network.
 #![allow(dead_code, reason = "every test file uses some of it")]
 
 pub(crate) mod traces;
 
-use std::ops::Deref;
 use std::time::{Duration, Instant};
 
-use lab::{Home, Lab, LabBuilder, PROBE_IMAGE};
+use lab::{Home, Lab, LabBuilder, PROBE_IMAGE, TemporaryLab};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -14,41 +13,14 @@ pub(crate) fn home() -> Home {
     Home::from_env().unwrap()
 }
 
-/// A lab that goes down with its test, also when the test fails.
-pub(crate) struct TestLab(Lab);
-
-impl TestLab {
-    pub(crate) fn up(name: &str, nodes: u8) -> Self {
-        Self::build(name, |builder| builder.nodes(nodes))
-    }
-
-    /// Always a fresh lab: what an earlier, interrupted run of the test left is not built upon.
-    pub(crate) fn build(name: &str, describe: impl FnOnce(LabBuilder) -> LabBuilder) -> Self {
-        let name = format!("test-{name}");
-        if let Ok(old) = Lab::open(&home(), &name) {
-            old.down().unwrap();
-        }
-        match describe(Lab::builder(&home(), &name)).up() {
-            Ok(lab) => Self(lab),
-            Err(err) => panic!("{err:#}"),
-        }
-    }
+/// A fresh lab with this many nodes that goes down with its test.
+pub(crate) fn lab_with_nodes(name: &str, nodes: u8) -> TemporaryLab {
+    builder(name).nodes(nodes).temporary().unwrap()
 }
 
-impl Deref for TestLab {
-    type Target = Lab;
-
-    fn deref(&self) -> &Lab {
-        &self.0
-    }
-}
-
-impl Drop for TestLab {
-    fn drop(&mut self) {
-        if let Err(err) = self.0.down() {
-            eprintln!("cannot end lab {}: {err:#}", self.0.name());
-        }
-    }
+/// Names of test labs cannot clash with those of a person who uses the machine.
+pub(crate) fn builder(name: &str) -> LabBuilder {
+    Lab::builder(&home(), &format!("test-{name}"))
 }
 
 /// Looks until `look` succeeds. The last failure explains a time-out.
