@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     }
     let (lab, took) = timed(|| Lab::builder(&home, NAME).nodes(3).up())?;
     rows.push(("up with 3 nodes, Ready, DNS serving", "45", took));
-    let (mut node, took) = timed(|| lab.add_node("n4").start())?;
+    let (node, took) = timed(|| lab.add_node("n4").start())?;
     rows.push(("a further node, Ready", "10", took));
     rows.push(("reboot, Ready with the new boot ID", "-", timed(|| node.reboot())?.1));
     rows.push(("down", "-", timed(|| lab.down())?.1));

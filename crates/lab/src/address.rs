@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
 use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
 
 /// How many labs can run on one machine.
 pub(crate) const SLOTS: u8 = 16;
@@ -25,27 +26,39 @@ pub(crate) mod port {
     pub(crate) const ALL: [u16; 6] = [API, ETCD, ETCD_PEER, CONTROLLER_MANAGER, SCHEDULER, KWOK];
 }
 
+/// How far a lab reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reach {
+    /// A control plane on a loopback address, which any user can have.
+    Loopback,
+    /// A network of its own that nodes can join.
+    Nodes,
+}
+
 /// Every address of one lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     slot: u8,
-    networked: bool,
+    reach: Reach,
 }
 
 impl Addresses {
-    /// `networked` labs have nodes and live on 10.77.SLOT.0/24; the others on the loopback 127.77.SLOT.1.
-    pub(crate) fn new(slot: u8, networked: bool) -> Self {
-        Self { slot, networked }
+    pub(crate) fn new(slot: u8, reach: Reach) -> Self {
+        Self { slot, reach }
     }
 
-    /// What only the machine itself may reach listens here: etcd speaks to anyone.
+    /// What only the machine itself has to reach listens here.
     pub(crate) fn loopback(self) -> Ipv4Addr {
         Ipv4Addr::new(127, 77, self.slot, 1)
     }
 
     /// The API server listens here, where nodes can reach it.
     pub(crate) fn api_server(self) -> Ipv4Addr {
-        if self.networked { Ipv4Addr::new(10, 77, self.slot, 1) } else { self.loopback() }
+        match self.reach {
+            Reach::Loopback => self.loopback(),
+            Reach::Nodes => Ipv4Addr::new(10, 77, self.slot, 1),
+        }
     }
 
     /// Routes between the nodes' pods.
@@ -89,12 +102,10 @@ impl Addresses {
         format!("https://{}:{}", self.api_server(), port::API)
     }
 
-    /// Whether a route of the machine leads to an address that this lab would use.
-    pub(crate) fn overlap(self, route: Ipv4Net) -> bool {
-        route.prefix_len() > 0
-            && [self.nodes(), self.pods(), self.services()]
-                .iter()
-                .any(|own| own.contains(&route) || route.contains(own))
+    /// Whether a route of the machine leads to a part of what this lab would use. A wider one does no harm: the
+    /// lab's own routes are more specific and win.
+    pub(crate) fn is_entered_by(self, route: Ipv4Net) -> bool {
+        [self.nodes(), self.pods(), self.services()].iter().any(|own| own.contains(&route))
     }
 }
 
@@ -105,7 +116,7 @@ fn net(address: Ipv4Addr, prefix: u8) -> Ipv4Net {
 
 /// The destinations in the output of `ip -json route`, a single address counting as a /32.
 pub(crate) fn routes(json: &str) -> Result<Vec<Ipv4Net>> {
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     struct Route {
         dst: String,
     }
@@ -122,31 +133,34 @@ pub(crate) fn routes(json: &str) -> Result<Vec<Ipv4Net>> {
 mod tests {
     use super::*;
 
+    fn slot(number: u8) -> Addresses {
+        Addresses::new(number, Reach::Nodes)
+    }
+
     #[test]
     fn two_slots_share_nothing() {
         for other in 1..SLOTS {
-            let (a, b) = (Addresses::new(0, true), Addresses::new(other, true));
+            let b = slot(other);
             for range in [b.nodes(), b.pods(), b.services()] {
-                assert!(!a.overlap(range), "slot {other}: {range}");
+                assert!(!slot(0).is_entered_by(range), "slot {other}: {range}");
             }
         }
     }
 
     #[test]
     fn the_last_node_of_the_last_slot_has_valid_addresses() {
-        let last = Addresses::new(SLOTS - 1, true);
+        let last = slot(SLOTS - 1);
         assert!(last.nodes().contains(&last.node(MAX_NODES)));
         assert!(last.pods().contains(&last.pods_of(MAX_NODES)));
         assert!(last.services().contains(&last.dns_service()));
     }
 
     #[test]
-    fn a_route_of_the_machine_takes_a_slot_but_the_default_route_does_not() {
-        let found = routes(r#"[{"dst":"default","dev":"eth0"},{"dst":"10.96.3.4"},{"dst":"10.240.0.0/12"}]"#)
-            .unwrap();
-        assert_eq!(found.len(), 2);
-        assert!(Addresses::new(0, true).overlap(found[0]));
-        assert!(!Addresses::new(1, true).overlap(found[0]));
-        assert!(Addresses::new(15, true).overlap(found[1]));
+    fn a_route_into_a_slot_takes_it_but_a_wider_one_does_not() {
+        let json = r#"[{"dst":"default","dev":"eth0"},{"dst":"10.96.3.4"},{"dst":"10.0.0.0/8"},{"dst":"10.241.0.0/16"}]"#;
+        let found = routes(json).unwrap();
+        assert_eq!(found.len(), 3);
+        let taken = |number| found.iter().any(|route| slot(number).is_entered_by(*route));
+        assert_eq!([taken(0), taken(1), taken(2)], [true, true, false]);
     }
 }

@@ -1,16 +1,17 @@
 //! The API server's audit log, as far as tests ask for it.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use fs_err::File;
 use serde::Deserialize;
 
 /// One finished request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Who asked, for example `system:node:n1` or `system:serviceaccount:default:x`.
+    /// In whose name, for example `system:node:n1` or `system:serviceaccount:default:x`; with impersonation the user
+    /// that was taken on.
     pub user: String,
     /// What for: get, list, watch, create, update, patch, delete, deletecollection.
     pub verb: String,
@@ -40,6 +41,7 @@ struct Line {
     stage: String,
     verb: String,
     user: User,
+    impersonated_user: Option<User>,
     #[serde(default)]
     object_ref: ObjectRef,
     response_status: Option<Status>,
@@ -67,7 +69,7 @@ struct Status {
 
 /// Finished requests in the order of their end. Watches count when they end.
 pub(crate) fn read(path: &Path) -> Result<Vec<AuditEvent>> {
-    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let file = File::open(path)?;
     let mut events = Vec::new();
     for (number, line) in BufReader::new(file).lines().enumerate() {
         let line = line?;
@@ -89,7 +91,8 @@ impl From<Line> for AuditEvent {
             resource = format!("{resource}/{subresource}");
         }
         let code = line.response_status.map_or(0, |status| status.code);
-        let (user, verb, at) = (line.user.username, line.verb, line.request_received_timestamp);
+        let user = line.impersonated_user.unwrap_or(line.user).username;
+        let (verb, at) = (line.verb, line.request_received_timestamp);
         Self { user, verb, resource, namespace, name, code, at }
     }
 }

@@ -1,11 +1,11 @@
 //! A control group for each node, so that every kubelet has a tree of its own. Without it all kubelets of the
 //! machine share one, and each removes the pods of the others as orphans.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use fs_err as fs;
 
 use crate::process;
 
@@ -80,7 +80,7 @@ impl Group {
     pub(crate) fn create(&self) -> Result<()> {
         for tree in self.layout.trees() {
             let group = tree.join(&self.name);
-            fs::create_dir_all(&group).with_context(|| group.display().to_string())?;
+            fs::create_dir_all(&group)?;
             match &self.layout {
                 Layout::V1(_) => inherit_cpuset(tree, &group)?,
                 Layout::V2(_) => {

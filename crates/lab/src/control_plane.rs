@@ -1,13 +1,13 @@
 //! etcd, API server, controller manager and scheduler: plain processes on the machine.
 
-use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
+use fs_err as fs;
 use serde_json::json;
 
-use crate::address::{Addresses, port};
+use crate::address::{Addresses, Reach, port};
 use crate::lab::Lab;
 use crate::pki::{Pki, write_secret};
 use crate::process::{self, Daemon};
@@ -36,12 +36,13 @@ pub(crate) fn create(lab: &Lab) -> Result<()> {
     wait_for_api(lab, &[&etcd, &api])?;
     let manager = start(lab, Component::ControllerManager)?;
     let scheduler = start(lab, Component::Scheduler)?;
-    // Both have to do their work once: nothing else proves that they can.
-    process::wait_for("the default service account", READY_LIMIT, &[&api, &manager, &scheduler], || {
-        lab.kubectl(["get", "serviceaccount", "default"]).map(Some)
+    let all = [&etcd, &api, &manager, &scheduler];
+    // Work that the controller manager has done proves more than a port that answers.
+    process::wait_for("the default service account", READY_LIMIT, &all, || {
+        lab.ask(["get", "serviceaccount", "default"]).map(Some)
     })?;
     let scheduler_address = (lab.addresses().loopback(), port::SCHEDULER);
-    process::wait_for("the scheduler", READY_LIMIT, &[&api, &scheduler], || {
+    process::wait_for("the scheduler", READY_LIMIT, &all, || {
         Ok(std::net::TcpStream::connect(scheduler_address).ok())
     })?;
     step.done();
@@ -59,13 +60,19 @@ pub(crate) fn start(lab: &Lab, component: Component) -> Result<Daemon> {
 /// Waits until the API server says that it is ready.
 pub(crate) fn wait_for_api(lab: &Lab, daemons: &[&Daemon]) -> Result<()> {
     process::wait_for("the API server", READY_LIMIT, daemons, || {
-        lab.kubectl(["get", "--raw", "/readyz"]).map(Some)
+        lab.ask(["get", "--raw", "/readyz"]).map(Some)
     })?;
     Ok(())
 }
 
 fn credentials(lab: &Lab) -> Result<()> {
-    let (pki, addresses) = (Pki::create(lab.folder().join("pki"))?, lab.addresses());
+    let addresses = lab.addresses();
+    // An authority of its own: whoever may write to etcd may do anything, and a kubelet may not.
+    let etcd = Pki::create(lab.folder().join("pki/etcd"))?;
+    etcd.issue_file("etcd", "etcd", &[], &[addresses.loopback().to_string()])?;
+    etcd.issue_file("client", "kube-apiserver", &[], &[])?;
+    let pki = Pki::create(lab.folder().join("pki"))?;
+    pki.create_account_key()?;
     let mut names: Vec<String> = ["", ".default", ".default.svc", ".default.svc.cluster.local"]
         .map(|suffix| format!("kubernetes{suffix}"))
         .to_vec();
@@ -116,7 +123,7 @@ impl Component {
         let addresses = lab.addresses();
         match self {
             Self::Etcd => etcd_flags(addresses),
-            Self::ApiServer => api_server_flags(addresses, lab.is_networked()),
+            Self::ApiServer => api_server_flags(addresses, lab.reach()),
             Self::ControllerManager => {
                 let mut flags = client_flags(self, addresses, port::CONTROLLER_MANAGER);
                 flags.extend(owned(&[
@@ -134,13 +141,21 @@ impl Component {
 
 fn etcd_flags(addresses: Addresses) -> Vec<String> {
     let url = etcd_url(addresses);
-    let peer = format!("http://{}:{}", addresses.loopback(), port::ETCD_PEER);
+    let peer = format!("https://{}:{}", addresses.loopback(), port::ETCD_PEER);
     let mut flags = owned(&[
         "--name=lab",
         "--data-dir=etcd",
         "--unsafe-no-fsync", // throw-away data
         "--quota-backend-bytes=8589934592",
         "--log-level=warn",
+        "--client-cert-auth",
+        "--cert-file=pki/etcd/etcd.crt",
+        "--key-file=pki/etcd/etcd.key",
+        "--trusted-ca-file=pki/etcd/ca.crt",
+        "--peer-client-cert-auth",
+        "--peer-cert-file=pki/etcd/etcd.crt",
+        "--peer-key-file=pki/etcd/etcd.key",
+        "--peer-trusted-ca-file=pki/etcd/ca.crt",
     ]);
     flags.extend([
         format!("--listen-client-urls={url}"),
@@ -152,8 +167,11 @@ fn etcd_flags(addresses: Addresses) -> Vec<String> {
     flags
 }
 
-fn api_server_flags(addresses: Addresses, networked: bool) -> Vec<String> {
+fn api_server_flags(addresses: Addresses, reach: Reach) -> Vec<String> {
     let mut flags = owned(&[
+        "--etcd-cafile=pki/etcd/ca.crt",
+        "--etcd-certfile=pki/etcd/client.crt",
+        "--etcd-keyfile=pki/etcd/client.key",
         "--tls-cert-file=pki/kube-apiserver.crt",
         "--tls-private-key-file=pki/kube-apiserver.key",
         "--client-ca-file=pki/ca.crt",
@@ -181,7 +199,7 @@ fn api_server_flags(addresses: Addresses, networked: bool) -> Vec<String> {
         format!("--secure-port={}", port::API),
         format!("--service-cluster-ip-range={}", addresses.services()),
     ]);
-    if !networked {
+    if reach == Reach::Loopback {
         // A loopback address may not become an endpoint of the `kubernetes` Service.
         flags.push("--endpoint-reconciler-type=none".to_owned());
     }
@@ -203,7 +221,7 @@ fn client_flags(component: Component, addresses: Addresses, port: u16) -> Vec<St
 }
 
 fn etcd_url(addresses: Addresses) -> String {
-    format!("http://{}:{}", addresses.loopback(), port::ETCD)
+    format!("https://{}:{}", addresses.loopback(), port::ETCD)
 }
 
 fn owned(flags: &[&str]) -> Vec<String> {

@@ -31,6 +31,7 @@ pub enum Fault {
 impl Node {
     /// Breaks something. Faults add up until [`Node::heal`].
     pub fn inject(&self, fault: Fault) -> Result<()> {
+        let _lock = self.lab().lock()?;
         if fault == Fault::Services {
             return remove_kube_proxy(self);
         }
@@ -46,13 +47,14 @@ impl Node {
 
     /// Mends everything that was broken.
     pub fn heal(&self) -> Result<()> {
+        let _lock = self.lab().lock()?;
         // Adding first makes the deletion succeed whether or not there was a table.
         let empty = format!("add table ip {TABLE}\ndelete table ip {TABLE}\n");
         process::run_with_text(self.command()?.args(["nft", "-f", "-"]), &empty)?;
         if !machine::runs(self, Tool::KubeProxy)? {
             machine::start_kube_proxy(self)?;
         }
-        machine::wait_for_services(self)
+        machine::wait_for_service(self, &format!("{} . tcp . 443", self.lab().addresses().api_service()))
     }
 
     fn rules(&self, fault: Fault) -> Vec<String> {

@@ -1,9 +1,10 @@
 //! Where the lab keeps its files: built tools, images, and the state of each lab.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use fs_err as fs;
 
 /// The folder of all labs of one user: `$LAB_HOME`, or `kube-node-ready-lab` in the user's cache folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl Home {
 
     /// A home in the given folder, which is made if it is missing.
     pub fn at(root: &Path) -> Result<Self> {
-        fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
+        fs::create_dir_all(root)?;
         Ok(Self { root: fs::canonicalize(root)? })
     }
 

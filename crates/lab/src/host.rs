@@ -29,6 +29,11 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Whether this root may make network namespaces; the root of a container often may not.
+pub(crate) fn can_make_a_network() -> bool {
+    process::run(command("unshare").args(["--net", "true"])).is_ok()
+}
+
 /// The user's `PATH` and the folders of administration programs, which it often lacks.
 pub(crate) fn path() -> String {
     format!("{}:/usr/sbin:/sbin:/usr/bin:/bin", std::env::var("PATH").unwrap_or_default())
@@ -93,7 +98,7 @@ fn missing_packages(programs: &[(&str, &'static str)]) -> Vec<&'static str> {
 
 /// A random UUID.
 pub(crate) fn random_id() -> Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
+    Ok(fs_err::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }
 
 fn find(program: &str) -> Option<PathBuf> {

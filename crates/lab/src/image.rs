@@ -1,14 +1,16 @@
 //! Images without a registry: archives made from static programs, or brought by the user.
 
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use fs_err as fs;
+use fs_err::File;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::home::{self, Home};
+use crate::host;
 use crate::tools::Tool;
 
 /// The container that holds a pod's namespaces.
@@ -36,7 +38,7 @@ pub(crate) fn base(home: &Home) -> Result<Vec<PathBuf>> {
         .map(|program| {
             let archive = home.images().join(format!("{}.tar", program.tool.folder()));
             if !archive.exists() {
-                let fresh = archive.with_extension(format!("tar.{}", std::process::id()));
+                let fresh = archive.with_extension(host::random_id()?);
                 program.write(home, &fresh)?;
                 fs::rename(&fresh, &archive)?;
             }
@@ -70,9 +72,31 @@ impl Program {
     }
 }
 
+/// Keeps an archive for nodes to come.
+pub(crate) fn keep(archive: &Path, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let fresh = folder.join(format!(".{}", host::random_id()?));
+    fs::copy(archive, &fresh)?;
+    // Numbered, because the same tag may be in several archives and the last one counts.
+    let number = kept(folder)?.len() + 1;
+    Ok(fs::rename(fresh, folder.join(format!("{number:04}.tar")))?)
+}
+
+/// The kept archives, in the order in which they were loaded.
+pub(crate) fn kept(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let paths: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut kept: Vec<_> =
+        paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "tar")).collect();
+    kept.sort();
+    Ok(kept)
+}
+
 /// Fails unless the file looks like an image archive, so that a mistake shows now and not when a pod starts.
 pub(crate) fn check_archive(path: &Path) -> Result<()> {
-    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut file = File::open(path)?;
     let mut magic = [0; 2];
     if file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b] {
         return Ok(()); // compressed: containerd will look inside

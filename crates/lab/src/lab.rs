@@ -3,16 +3,18 @@
 mod builder;
 mod temporary;
 
-use std::fs;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Addresses, port};
+use crate::address::{Addresses, Reach, port};
 use crate::audit::{self, AuditEvent};
 use crate::control_plane::Component;
 use crate::home::Home;
@@ -20,7 +22,7 @@ use crate::node::{Node, NodeBuilder};
 use crate::pki::{Pair, Pki};
 use crate::progress::Step;
 use crate::tools::{self, Tool};
-use crate::{cgroup, control_plane, image, names, network, process};
+use crate::{cgroup, control_plane, image, machine, names, network, process};
 pub(crate) use builder::prepare_for_nodes;
 pub use builder::{LabBuilder, prepare};
 pub use temporary::TemporaryLab;
@@ -36,12 +38,20 @@ struct State {
     /// Marks the processes, control groups and links of this very lab.
     owner: String,
     slot: u8,
-    /// A lab without a network cannot have nodes, and needs no root.
-    networked: bool,
+    reach: Reach,
     /// Extra flags, by the name of the component.
     flags: Vec<(String, String)>,
     /// Written last: without it, `up` was interrupted.
     complete: bool,
+}
+
+/// A component of the control plane as it is found on the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComponentStatus {
+    /// Its name: `etcd`, `kube-apiserver`, ...
+    pub name: String,
+    /// Its process, if it is running.
+    pub pid: Option<i32>,
 }
 
 /// A cluster on this machine.
@@ -62,12 +72,21 @@ impl Lab {
 
     /// The lab of this name, whatever state it is in.
     pub fn open(home: &Home, name: &str) -> Result<Self> {
+        Self::find(home, name)?
+            .with_context(|| format!("no lab is called {name}: `lab up --name {name}` makes it"))
+    }
+
+    /// The lab of this name, if there is one.
+    pub fn find(home: &Home, name: &str) -> Result<Option<Self>> {
         names::check("lab", name)?;
         let path = home.lab(name).join("lab.json");
-        let text = fs::read(&path)
-            .with_context(|| format!("no lab is called {name}: `lab up --name {name}` makes it"))?;
-        let state = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
-        Ok(Self { home: home.clone(), state })
+        let text = match fs::read(&path) {
+            Err(err) if err.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text?,
+        };
+        let state = serde_json::from_slice(&text)
+            .with_context(|| format!("{} was written by another version of the lab", path.display()))?;
+        Ok(Some(Self { home: home.clone(), state }))
     }
 
     /// All labs of a home.
@@ -79,7 +98,7 @@ impl Lab {
             }
         }
         names.sort();
-        Ok(names.iter().filter_map(|name| Self::open(home, name).ok()).collect())
+        names.iter().filter_map(|name| Self::find(home, name).transpose()).collect()
     }
 
     /// Its name.
@@ -102,23 +121,40 @@ impl Lab {
 
     /// Ends the lab and leaves nothing of it on the machine.
     pub fn down(&self) -> Result<()> {
-        let _lock = self.lock()?;
-        self.remove()
+        let _lock = self.home.lock_lab(self.name())?;
+        // Another process may have ended it, or made it anew, while this one waited.
+        match Self::find(&self.home, self.name())? {
+            Some(current) => current.remove(),
+            None => Ok(()),
+        }
     }
 
+    /// For a caller that holds the lab's lock. What says how to find the rest goes last.
     fn remove(&self) -> Result<()> {
         process::kill(self.owner(), |_| true)?;
-        if self.state.networked {
+        if self.state.reach == Reach::Nodes {
             network::remove(self.owner(), self.state.slot)?;
             cgroup::remove_all(self.owner())?;
         }
-        fs::remove_dir_all(self.folder())
-            .with_context(|| format!("cannot remove {}", self.folder().display()))
+        for entry in fs::read_dir(self.folder())? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?;
+            } else if entry.file_name() != "lab.json" {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(fs::remove_dir_all(self.folder())?)
     }
 
     /// Runs kubectl with all rights and gives what it printed.
     pub fn kubectl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
         process::run(self.client(Tool::Kubectl).args(arguments))
+    }
+
+    /// The same for questions that are asked again and again: an API server that hangs must not hang the caller.
+    pub(crate) fn ask<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
+        process::run(self.client(Tool::Kubectl).arg("--request-timeout=10s").args(arguments))
     }
 
     /// Creates or changes the objects of a manifest.
@@ -159,12 +195,11 @@ impl Lab {
 
     /// Brings an image archive (docker or OCI) to every node, also to those added later.
     pub fn load_image(&self, archive: &Path) -> Result<()> {
+        let _lock = self.lock()?;
         image::check_archive(archive)?;
-        let name = archive.file_name().context("an image archive is a file")?;
-        fs::create_dir_all(self.images())?;
-        let kept = self.images().join(name);
-        fs::copy(archive, &kept)?;
-        self.nodes()?.iter().filter(|node| node.is_on()).try_for_each(|node| node.import(&kept))
+        // What a node refuses is not kept: it would stop every later node.
+        self.nodes()?.iter().filter(|node| node.is_on()).try_for_each(|node| node.import(archive))?;
+        image::keep(archive, &self.images())
     }
 
     /// What the API server did, for whom. See [`AuditEvent`].
@@ -176,7 +211,8 @@ impl Lab {
     /// becomes Ready without a kubelet. A pod on it that is annotated `lab/message` ends at once with that message.
     pub fn start_kwok(&self) -> Result<()> {
         tools::ensure(&self.home, &[Tool::Kwok])?;
-        if process::find(self.owner())?.iter().any(|process| process.role == "kwok") {
+        let _lock = self.lock()?;
+        if process::is_running(self.owner(), "kwok")? {
             return Ok(());
         }
         fs::write(self.folder().join("kwok.yaml"), KWOK)?;
@@ -196,6 +232,7 @@ impl Lab {
 
     /// Kills one component of the control plane and starts it again on the same data.
     pub fn restart(&self, component: Component) -> Result<()> {
+        let _lock = self.lock()?;
         process::kill(self.owner(), |role| role == component.tool().name())?;
         let daemon = control_plane::start(self, component)?;
         control_plane::wait_for_api(self, &[&daemon])
@@ -212,52 +249,49 @@ impl Lab {
         self.pki().authority()
     }
 
-    /// Components of the control plane and whether each is running.
-    pub fn components(&self) -> Result<Vec<(String, Option<i32>)>> {
+    /// Components of the control plane, and kwok if it was started.
+    pub fn components(&self) -> Result<Vec<ComponentStatus>> {
         let found = process::find(self.owner())?;
         let pid = |name: &str| found.iter().find(|process| process.role == name).map(|process| process.pid);
-        let mut components: Vec<_> = Component::ALL.iter().map(|component| component.tool().name()).collect();
-        components.extend(found.iter().any(|process| process.role == "kwok").then(|| "kwok".to_owned()));
-        Ok(components.into_iter().map(|name| (name.clone(), pid(&name))).collect())
+        let mut names: Vec<_> = Component::ALL.iter().map(|component| component.tool().name()).collect();
+        names.extend(pid("kwok").is_some().then(|| "kwok".to_owned()));
+        Ok(names.into_iter().map(|name| ComponentStatus { pid: pid(&name), name }).collect())
     }
 
-    /// Whether it was completed and its control plane answers.
+    /// Whether `up` came to its end, and the control plane answers.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.state.complete
-            && self.components().is_ok_and(|components| components.iter().all(|(_, pid)| pid.is_some()))
-            && self.kubectl(["get", "--raw", "/readyz"]).is_ok()
+            && self
+                .components()
+                .is_ok_and(|components| components.iter().all(|component| component.pid.is_some()))
+            && self.ask(["get", "--raw", "/readyz"]).is_ok()
     }
 
-    /// Waits until the cluster's DNS serves.
+    /// Waits until the cluster's DNS serves, and every node that is on knows the way to it.
     pub fn wait_for_dns(&self) -> Result<()> {
         let step = Step::begin("waiting for the cluster's DNS");
         process::wait_for("CoreDNS", DNS_LIMIT, &[], || {
             let ready =
-                self.kubectl(["-n", "kube-system", "get", "deployment", "coredns", "-o", READY_REPLICAS])?;
+                self.ask(["-n", "kube-system", "get", "deployment", "coredns", "-o", READY_REPLICAS])?;
             Ok((ready == "1").then_some(()))
         })
         .with_context(|| self.dns_story())?;
+        let service = format!("{} . udp . 53", self.addresses().dns_service());
+        self.nodes()?
+            .iter()
+            .filter(|node| node.is_on())
+            .try_for_each(|node| machine::wait_for_service(node, &service))?;
         step.done();
         Ok(())
     }
 
     /// What a person would look at next when DNS does not come up.
     fn dns_story(&self) -> String {
-        let ask = |words: &[&str]| self.kubectl(words.iter().copied()).unwrap_or_else(|err| err.to_string());
+        let ask = |words: &[&str]| self.ask(words.iter().copied()).unwrap_or_else(|err| err.to_string());
         let pods = ask(&["-n", "kube-system", "get", "pods", "-o", "wide"]);
         let log = ask(&["-n", "kube-system", "logs", "deployment/coredns", "--tail=15"]);
         format!("the pods of kube-system:\n{pods}\nCoreDNS says:\n{log}")
-    }
-
-    fn add_missing_nodes(&self, nodes: u8) -> Result<()> {
-        let present: Vec<_> = self.nodes()?.iter().map(|node| node.name().to_owned()).collect();
-        let names = (1..=nodes).map(|number| format!("n{number}")).filter(|name| !present.contains(name));
-        // All are switched on before any is waited for.
-        let started =
-            names.map(|name| self.add_node(&name).switch_on_locked()).collect::<Result<Vec<_>>>()?;
-        started.iter().try_for_each(Node::wait_until_ready)?;
-        if started.is_empty() { Ok(()) } else { self.wait_for_dns() }
     }
 
     fn save(&self) -> Result<()> {
@@ -276,12 +310,11 @@ impl Lab {
     }
 
     pub(crate) fn addresses(&self) -> Addresses {
-        Addresses::new(self.state.slot, self.state.networked)
+        Addresses::new(self.state.slot, self.state.reach)
     }
 
-    /// Whether it can have nodes.
-    pub(crate) fn is_networked(&self) -> bool {
-        self.state.networked
+    pub(crate) fn reach(&self) -> Reach {
+        self.state.reach
     }
 
     pub(crate) fn pki(&self) -> Pki {
@@ -305,8 +338,12 @@ impl Lab {
             .map(|(_, flag)| flag.as_str())
     }
 
-    /// Held while the lab or one of its nodes is made or removed.
-    pub(crate) fn lock(&self) -> Result<fs::File> {
-        self.home.lock_lab(self.name())
+    /// Held while the lab or one of its nodes is changed. Fails if this very lab is not there any more.
+    pub(crate) fn lock(&self) -> Result<File> {
+        let lock = self.home.lock_lab(self.name())?;
+        match Self::find(&self.home, self.name())? {
+            Some(current) if current.owner() == self.owner() => Ok(lock),
+            _ => bail!("lab {} was ended, or made anew, by another process", self.name()),
+        }
     }
 }

@@ -46,7 +46,7 @@ pub use control_plane::Component;
 pub use fault::Fault;
 pub use home::Home;
 pub use image::PROBE as PROBE_IMAGE;
-pub use lab::{Lab, LabBuilder, TemporaryLab, prepare};
+pub use lab::{ComponentStatus, Lab, LabBuilder, TemporaryLab, prepare};
 pub use names::{Label, Taint};
 pub use node::{Node, NodeBuilder};
 pub use pki::Pair;

@@ -4,12 +4,12 @@
 //! Killing that process powers the machine off at once, containers and all, and can hit nothing else. What must
 //! survive a power cut is in the node's folder.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
+use fs_err as fs;
 use serde_json::json;
 
 use crate::cgroup::{Group, Layout};
@@ -20,6 +20,8 @@ use crate::tools::{self, Tool};
 use crate::{host, image, network, process};
 
 const START_LIMIT: Duration = Duration::from_mins(1);
+/// File in the node's folder that holds the ID of its current boot.
+pub(crate) const BOOT_ID: &str = "boot_id";
 const BOOT: &str = include_str!("files/boot.sh");
 /// Where the machine finds the lab's tools and its own folder, wherever they are outside.
 const TOOLS_INSIDE: &str = "/run/lab/tools";
@@ -61,20 +63,18 @@ pub(crate) fn create(node: &Node) -> Result<()> {
 /// Switches the machine on and starts its programs, without waiting for the node to be Ready.
 pub(crate) fn switch_on(node: &Node) -> Result<()> {
     let (lab, layout) = (node.lab(), Layout::detect()?);
-    let probe = Tool::Probe.path(lab.home());
-    fs::write(node.folder().join("boot_id"), format!("{}\n", node.state().boot_id))?;
     let group = group(node, &layout);
     group.create()?;
     let mut command = joining(&group.entrances());
     command
         .args(["unshare", "--net", "--mount", "--uts", "--pid", "--cgroup", "--fork", "--kill-child"])
         .args(["--propagation", "private", "--mount-proc", "--"])
-        .arg(&probe)
+        .arg(Tool::Probe.path(lab.home()))
         .arg("pause");
     let holder = process::spawn(lab.owner(), &machine_role(node), &log_file(node, "machine"), command)?;
-    let pid = network::holder(lab.owner(), &machine_role(node), &probe, &holder)?;
+    let pid = network::holder(lab.owner(), &machine_role(node), &holder)?;
     group.settle()?;
-    network::connect(lab.owner(), &probe, lab.addresses(), node.state().index, pid)?;
+    network::connect(lab.owner(), lab.addresses(), node.state().index, pid)?;
     let mut boot = inside(node)?;
     boot.args(["sh", "-s", "--"]).arg(node.folder()).arg(lab.home().tools()).arg(node.name());
     process::run_with_text(boot.args(layout.mount_arguments()), BOOT)?;
@@ -84,7 +84,7 @@ pub(crate) fn switch_on(node: &Node) -> Result<()> {
     process::wait_for(&format!("containerd on {}", node.name()), START_LIMIT, &[&containerd], || {
         process::run(inside(node)?.args(["ctr", "version"])).map(Some)
     })?;
-    for archive in image::base(lab.home())?.into_iter().chain(loaded_images(&lab.images())?) {
+    for archive in image::base(lab.home())?.into_iter().chain(image::kept(&lab.images())?) {
         import(node, &archive)?;
     }
     start(node, Tool::Kubelet, &kubelet_flags(node))?;
@@ -96,7 +96,7 @@ pub(crate) fn switch_off(node: &Node) -> Result<()> {
     let lab = node.lab();
     let (machine, programs) = (machine_role(node), format!("{}/", machine_role(node)));
     process::kill(lab.owner(), |role| role == machine || role.starts_with(&programs))?;
-    network::disconnect(lab.owner(), &Tool::Probe.path(lab.home()), lab.addresses(), node.state().index)?;
+    network::disconnect(lab.owner(), lab.addresses(), node.state().index)?;
     group(node, &Layout::detect()?).remove()
 }
 
@@ -130,36 +130,42 @@ pub(crate) fn start_kube_proxy(node: &Node) -> Result<()> {
 
 /// Whether one of the machine's programs is running.
 pub(crate) fn runs(node: &Node, program: Tool) -> Result<bool> {
-    let role = role(node, program);
-    Ok(process::find(node.lab().owner())?.iter().any(|process| process.role == role))
+    process::is_running(node.lab().owner(), &role(node, program))
 }
 
-/// Fails if one of the machine's programs has ended, with its last words.
-pub(crate) fn check(node: &Node, program: Tool) -> Result<()> {
-    if runs(node, program)? {
-        return Ok(());
-    }
-    let log = log(node, program);
-    bail!(
-        "{} on {} ended; the last lines of {}:\n{}",
-        program.name(),
-        node.name(),
-        log.display(),
-        process::tail_or_reason(&log)
-    )
-}
-
-/// Waits until kube-proxy has put the API server's Service into place: from then on ClusterIPs work.
-pub(crate) fn wait_for_services(node: &Node) -> Result<()> {
-    let api = node.lab().addresses().api_service().to_string();
-    let waited = process::wait_for(&format!("kube-proxy on {}", node.name()), START_LIMIT, &[], || {
-        if let Err(ended) = check(node, Tool::KubeProxy) {
-            return Ok(Some(Err(ended)));
+/// Looks until there is something to see. Gives up at once if one of `programs` ends, and shows their last words
+/// whenever it gives up.
+pub(crate) fn wait_watching<T>(
+    node: &Node,
+    programs: &[Tool],
+    what: &str,
+    limit: Duration,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let last_words = |program: Tool| {
+        let log = log(node, program);
+        format!("the last lines of {}:\n{}", log.display(), process::tail_or_reason(&log))
+    };
+    let waited = process::wait_for(&format!("node {} {what}", node.name()), limit, &[], || {
+        for program in programs {
+            if !runs(node, *program)? {
+                let ended = anyhow!("{} on {} ended; {}", program.name(), node.name(), last_words(*program));
+                return Ok(Some(Err(ended)));
+            }
         }
-        let table = process::run(inside(node)?.args(["nft", "list", "table", "ip", "kube-proxy"]))?;
-        Ok(table.contains(&api).then_some(Ok(())))
+        Ok(look()?.map(Ok))
     });
-    waited.with_context(|| format!("see {}", log(node, Tool::KubeProxy).display()))?
+    waited
+        .with_context(|| programs.iter().map(|program| last_words(*program)).collect::<Vec<_>>().join("\n"))?
+}
+
+/// Waits until kube-proxy leads a Service, written as `ADDRESS . PROTOCOL . PORT`, to an endpoint.
+pub(crate) fn wait_for_service(node: &Node, service: &str) -> Result<()> {
+    let rule = format!("{service} : goto service-");
+    wait_watching(node, &[Tool::KubeProxy], &format!("to know the Service {service}"), START_LIMIT, || {
+        let table = process::run(inside(node)?.args(["nft", "list", "table", "ip", "kube-proxy"]))?;
+        Ok(table.contains(&rule).then_some(()))
+    })
 }
 
 /// Role of one of the machine's programs in the process table.
@@ -174,7 +180,7 @@ pub(crate) fn log(node: &Node, program: Tool) -> PathBuf {
 
 /// Brings an image archive onto the machine. It is unpacked when the first pod uses it.
 pub(crate) fn import(node: &Node, archive: &Path) -> Result<()> {
-    let file = File::open(archive).with_context(|| archive.display().to_string())?;
+    let (file, _) = fs::File::open(archive)?.into_parts();
     let mut command = inside(node)?;
     command.args(["ctr", "--namespace", "k8s.io", "images", "import", "--no-unpack", "-"]);
     process::run_with_file(&mut command, file)
@@ -198,8 +204,7 @@ fn log_file(node: &Node, what: &str) -> PathBuf {
 }
 
 fn pid(node: &Node) -> Result<i32> {
-    let probe = Tool::Probe.path(node.lab().home());
-    process::find_program(node.lab().owner(), &machine_role(node), &probe)?
+    process::find_program(node.lab().owner(), &machine_role(node), network::HOLDER)?
         .with_context(|| format!("node {} is switched off: `lab node reboot {0}` starts it", node.name()))
 }
 
@@ -211,13 +216,6 @@ fn joining(entrances: &[PathBuf]) -> Command {
     let mut command = host::command("sh");
     command.current_dir("/").args(["-c", JOIN, "join"]).args(entrances).arg("--");
     command
-}
-
-fn loaded_images(folder: &Path) -> Result<Vec<PathBuf>> {
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
-    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
 fn kubelet_flags(node: &Node) -> Vec<String> {
@@ -255,6 +253,8 @@ fn kubelet_config(state: &NodeState, dns: &str) -> String {
         "imageGCHighThresholdPercent": 100,
         "nodeStatusUpdateFrequency": "5s",
         "registerWithTaints": state.taints,
+        // The default is a folder of the machine, which the node shares.
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
     })
     .to_string()
 }
@@ -283,6 +283,8 @@ fn containerd_config() -> Result<String> {
   snapshotter = "overlayfs"
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
     sandbox = "{}"
+[plugins.'io.containerd.internal.v1.opt']
+  path = "/var/lib/containerd/opt"
 [plugins.'io.containerd.cri.v1.runtime']
   restrict_oom_score_adj = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]

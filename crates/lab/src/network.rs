@@ -19,27 +19,40 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::address::{Addresses, port, routes};
+use crate::address::{Addresses, Reach, port, routes};
 use crate::host;
 use crate::process::{self, Daemon};
 
 const ROUTER: &str = "router";
+/// Name of the program that holds namespaces.
+pub(crate) const HOLDER: &str = "probe";
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Takes a slot, if nothing on the machine uses what a lab in it would need. The claim is good among all users
-/// of the machine until it is dropped; by then etcd has taken its port, which says the same.
-pub(crate) fn claim(slot: u8, networked: bool) -> Result<Option<TcpListener>> {
-    let addresses = Addresses::new(slot, networked);
-    let bind = |port| TcpListener::bind((addresses.loopback(), port)).ok();
-    let Some(claim) = bind(port::CLAIM) else { return Ok(None) };
-    let ports_free = port::ALL.iter().all(|port| bind(*port).is_some());
-    if !networked {
-        return Ok(ports_free.then_some(claim));
+/// Takes a slot, or says what on the machine is in the way. The claim is good among all users of the machine
+/// until it is dropped; by then etcd has taken its port, which says the same.
+pub(crate) fn claim(slot: u8, reach: Reach) -> Result<std::result::Result<TcpListener, String>> {
+    let addresses = Addresses::new(slot, reach);
+    let bind = |port| TcpListener::bind((addresses.loopback(), port));
+    let claim = match bind(port::CLAIM) {
+        Ok(claim) => claim,
+        Err(err) => return Ok(Err(format!("{}:{}: {err}", addresses.loopback(), port::CLAIM))),
+    };
+    for port in port::ALL {
+        if let Err(err) = bind(port) {
+            return Ok(Err(format!("{}:{port}: {err}", addresses.loopback())));
+        }
+    }
+    if reach == Reach::Loopback {
+        return Ok(Ok(claim));
+    }
+    if Path::new("/sys/class/net").join(link(slot)).exists() {
+        return Ok(Err(format!("there is a link {}", link(slot))));
     }
     let known = routes(&process::run(host::command("ip").args(["-json", "route"]))?)?;
-    let link_free = !Path::new("/sys/class/net").join(link(slot)).exists();
-    let range_free = !known.iter().any(|route| addresses.overlap(*route));
-    Ok((ports_free && link_free && range_free).then_some(claim))
+    match known.into_iter().find(|route| addresses.is_entered_by(*route)) {
+        Some(route) => Ok(Err(format!("the machine has a route to {route}"))),
+        None => Ok(Ok(claim)),
+    }
 }
 
 /// Makes the router and connects the machine to it.
@@ -47,8 +60,8 @@ pub(crate) fn create(owner: &str, slot: u8, log: &Path, probe: &Path) -> Result<
     let mut command = host::command("unshare");
     command.arg("--net").arg("--").arg(probe).arg("pause");
     let router = process::spawn(owner, ROUTER, log, command)?;
-    let pid = holder(owner, ROUTER, probe, &router)?;
-    let (addresses, link) = (Addresses::new(slot, true), link(slot));
+    let pid = holder(owner, ROUTER, &router)?;
+    let (addresses, link) = (Addresses::new(slot, Reach::Nodes), link(slot));
     let (machine, gateway) = (addresses.api_server(), addresses.router());
     batch(
         host::command("ip"),
@@ -99,7 +112,7 @@ pub(crate) fn remove(owner: &str, slot: u8) -> Result<()> {
 }
 
 /// Plugs a node in.
-pub(crate) fn connect(owner: &str, probe: &Path, addresses: Addresses, index: u8, node: i32) -> Result<()> {
+pub(crate) fn connect(owner: &str, addresses: Addresses, index: u8, node: i32) -> Result<()> {
     let (address, gateway) = (addresses.node(index), addresses.router());
     let commands = [
         format!("link add n{index} type veth peer name eth0 netns {node}"),
@@ -107,7 +120,7 @@ pub(crate) fn connect(owner: &str, probe: &Path, addresses: Addresses, index: u8
         format!("link set n{index} up"),
         format!("route replace {} via {address} dev br0", addresses.pods_of(index)),
     ];
-    batch(inside(router(owner, probe)?, "ip"), &commands)?;
+    batch(inside(router(owner)?, "ip"), &commands)?;
     batch(
         inside(node, "ip"),
         &[
@@ -121,8 +134,8 @@ pub(crate) fn connect(owner: &str, probe: &Path, addresses: Addresses, index: u8
 }
 
 /// Pulls a node's plug. Its namespace may still be dying, and with it the link: then there is nothing to do.
-pub(crate) fn disconnect(owner: &str, probe: &Path, addresses: Addresses, index: u8) -> Result<()> {
-    let router = router(owner, probe)?;
+pub(crate) fn disconnect(owner: &str, addresses: Addresses, index: u8) -> Result<()> {
+    let router = router(owner)?;
     let link = format!("n{index}");
     process::wait_for(&format!("removal of link {link}"), START_LIMIT, &[], || {
         if process::run(inside(router, "ip").args(["link", "show", &link])).is_err() {
@@ -138,13 +151,13 @@ pub(crate) fn disconnect(owner: &str, probe: &Path, addresses: Addresses, index:
 }
 
 /// Waits for the process that holds the namespaces of `role`: all of them exist once it runs its last program.
-pub(crate) fn holder(owner: &str, role: &str, probe: &Path, daemon: &Daemon) -> Result<i32> {
+pub(crate) fn holder(owner: &str, role: &str, daemon: &Daemon) -> Result<i32> {
     let what = format!("the namespaces of {role}");
-    process::wait_for(&what, START_LIMIT, &[daemon], || process::find_program(owner, role, probe))
+    process::wait_for(&what, START_LIMIT, &[daemon], || process::find_program(owner, role, HOLDER))
 }
 
-fn router(owner: &str, probe: &Path) -> Result<i32> {
-    process::find_program(owner, ROUTER, probe)?
+fn router(owner: &str) -> Result<i32> {
+    process::find_program(owner, ROUTER, HOLDER)?
         .context("the lab's router is not running: `lab down`, then `lab up`")
 }
 

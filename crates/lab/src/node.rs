@@ -1,14 +1,14 @@
 //! A node of a lab, from `add` to `remove`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use crate::address::MAX_NODES;
+use crate::address::{MAX_NODES, Reach};
 use crate::lab::{self, Lab};
 use crate::names::{self, Label, Taint};
 use crate::progress::Step;
@@ -24,10 +24,11 @@ const READY_AND_BOOT: &str =
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct NodeState {
     pub(crate) index: u8,
-    pub(crate) boot_id: String,
     pub(crate) machine_id: String,
     pub(crate) taints: Vec<Taint>,
     pub(crate) labels: Vec<Label>,
+    /// Written last: without it, the node was interrupted while it was made.
+    complete: bool,
 }
 
 /// A node: a machine of its own with containerd, kubelet and kube-proxy.
@@ -76,7 +77,7 @@ impl NodeBuilder {
     /// Makes the node and switches it on, without waiting for it to be Ready.
     pub fn switch_on(self) -> Result<Node> {
         names::check("node", &self.name)?;
-        if !self.lab.is_networked() {
+        if self.lab.reach() == Reach::Loopback {
             bail!("lab {} was made without root and cannot have nodes", self.lab.name());
         }
         lab::prepare_for_nodes(self.lab.home())?;
@@ -87,30 +88,32 @@ impl NodeBuilder {
     /// For a caller that holds the lab's lock.
     pub(crate) fn switch_on_locked(self) -> Result<Node> {
         let step = Step::begin(&format!("switching on node {}", self.name));
-        let node = self.reserve()?;
+        let mut node = self.reserve()?;
         machine::create(&node)?;
         machine::switch_on(&node)?;
+        node.state.complete = true;
+        node.save()?;
         step.done();
         Ok(node)
     }
 
     fn reserve(self) -> Result<Node> {
         let Self { lab, name, taints, labels } = self;
-        let present = lab.nodes()?;
-        if present.iter().any(|node| node.name == name) {
-            bail!("lab {} already has a node {name}: `lab node remove {name}` first", lab.name());
+        match lab.nodes()?.into_iter().find(|node| node.name == name) {
+            Some(half_made) if !half_made.state.complete => half_made.remove_locked()?,
+            Some(_) => bail!("lab {} already has a node {name}: `lab node remove {name}` first", lab.name()),
+            None => {}
         }
+        let taken: Vec<_> = lab.nodes()?.iter().map(|node| node.state.index).collect();
         let index = (1..=MAX_NODES)
-            .find(|index| present.iter().all(|node| node.state.index != *index))
+            .find(|index| !taken.contains(index))
             .with_context(|| format!("a lab can have {MAX_NODES} nodes at the most"))?;
         let machine_id = host::random_id()?.replace('-', "");
-        let node = Node {
-            lab,
-            name,
-            state: NodeState { index, boot_id: host::random_id()?, machine_id, taints, labels },
-        };
+        let node =
+            Node { lab, name, state: NodeState { index, machine_id, taints, labels, complete: false } };
         fs::create_dir_all(node.folder())?;
         node.save()?;
+        node.new_boot_id()?;
         Ok(node)
     }
 }
@@ -163,46 +166,63 @@ impl Node {
         machine::is_on(self)
     }
 
+    /// Whether it was made to the end. One that was not can only be removed, or added again.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.state.complete
+    }
+
     /// Waits until the API server reports this boot of the node as Ready, and ClusterIPs work on it.
     pub fn wait_until_ready(&self) -> Result<()> {
         let step = Step::begin(&format!("waiting for node {} to be Ready", self.name));
-        let ready = format!("{} True", self.state.boot_id);
-        let waited = process::wait_for(&format!("node {} to be Ready", self.name), READY_LIMIT, &[], || {
-            if let Err(ended) = machine::check(self, Tool::Kubelet) {
-                return Ok(Some(Err(ended)));
-            }
-            let seen = self.lab.kubectl(["get", "node", &self.name, "-o", READY_AND_BOOT])?;
-            Ok((seen.trim() == ready).then_some(Ok(())))
-        });
-        waited.with_context(|| format!("see {}", machine::log(self, Tool::Kubelet).display()))??;
-        machine::wait_for_services(self)?;
+        let ready = format!("{} True", self.boot_id()?);
+        machine::wait_watching(self, &[Tool::Kubelet, Tool::Containerd], "to be Ready", READY_LIMIT, || {
+            let seen = self.lab.ask(["get", "node", &self.name, "-o", READY_AND_BOOT])?;
+            Ok((seen.trim() == ready).then_some(()))
+        })?;
+        machine::wait_for_service(self, &format!("{} . tcp . 443", self.lab.addresses().api_service()))?;
         step.done();
         Ok(())
     }
 
     /// Cuts its power. The Node object stays and becomes NotReady after a while; [`Node::reboot`] starts it again.
     pub fn kill(&self) -> Result<()> {
+        let _lock = self.lab.lock()?;
         machine::switch_off(self)
     }
 
-    /// Switches it off, if it is on, and on again, with a new boot ID and the same disk and Node object.
-    pub fn reboot(&mut self) -> Result<()> {
-        let step = Step::begin(&format!("rebooting node {}", self.name));
-        machine::switch_off(self)?;
-        self.state.boot_id = host::random_id()?;
-        self.save()?;
-        machine::switch_on(self)?;
+    /// Switches it off, if it is on, and on again, with a new boot ID and the same disk and Node object. Faults do not
+    /// survive it.
+    pub fn reboot(&self) -> Result<()> {
+        let lock = self.lab.lock()?;
+        let node = self.clone().switch_on_again_locked()?;
+        drop(lock);
+        node.wait_until_ready()
+    }
+
+    /// For a caller that holds the lab's lock.
+    pub(crate) fn switch_on_again_locked(self) -> Result<Self> {
+        if !self.state.complete {
+            bail!("node {} was interrupted while it was made: `lab node add {0}` makes it anew", self.name);
+        }
+        let step = Step::begin(&format!("switching on node {} again", self.name));
+        machine::switch_off(&self)?;
+        self.new_boot_id()?;
+        machine::switch_on(&self)?;
         step.done();
-        self.wait_until_ready()
+        Ok(self)
     }
 
     /// Takes the node away for good, machine and Node object.
     pub fn remove(self) -> Result<()> {
         let _lock = self.lab.lock()?;
+        self.remove_locked()
+    }
+
+    fn remove_locked(self) -> Result<()> {
         machine::switch_off(&self)?;
         self.lab.kubectl(["delete", "node", &self.name, "--ignore-not-found"])?;
-        fs::remove_dir_all(self.folder())?;
-        Ok(())
+        Ok(fs::remove_dir_all(self.folder())?)
     }
 
     /// Runs a command on the node and gives what it printed.
@@ -234,6 +254,15 @@ impl Node {
 
     pub(crate) fn folder(&self) -> PathBuf {
         folder_of(&self.lab, &self.name)
+    }
+
+    /// The boot ID that its machine has, or will have when it is switched on.
+    fn boot_id(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.folder().join(machine::BOOT_ID))?.trim().to_owned())
+    }
+
+    fn new_boot_id(&self) -> Result<()> {
+        Ok(fs::write(self.folder().join(machine::BOOT_ID), format!("{}\n", host::random_id()?))?)
     }
 
     fn save(&self) -> Result<()> {

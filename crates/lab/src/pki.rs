@@ -1,11 +1,13 @@
 //! The lab's certificate authority and what it signs.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fmt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine};
+use fs_err as fs;
+use fs_err::os::unix::fs::OpenOptionsExt;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -19,7 +21,7 @@ pub(crate) struct Pki {
 }
 
 /// A certificate and its key, in PEM.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Pair {
     /// The certificate.
     pub certificate: String,
@@ -27,15 +29,20 @@ pub struct Pair {
     pub key: String,
 }
 
+impl fmt::Debug for Pair {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Pair").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
 impl Pki {
     pub(crate) fn open(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// Makes the authority and the key that signs the tokens of service accounts.
+    /// Makes an authority in a new folder.
     pub(crate) fn create(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder)?;
-        fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
         let pki = Self { folder };
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "lab-ca");
@@ -45,10 +52,14 @@ impl Pki {
         let key = KeyPair::generate()?;
         pki.write("ca.crt", &params.self_signed(&key)?.pem())?;
         pki.write("ca.key", &key.serialize_pem())?;
-        let accounts = KeyPair::generate()?;
-        pki.write("sa.key", &accounts.serialize_pem())?;
-        pki.write("sa.pub", &accounts.public_key_pem())?;
         Ok(pki)
+    }
+
+    /// Makes the key that signs the tokens of service accounts.
+    pub(crate) fn create_account_key(&self) -> Result<()> {
+        let key = KeyPair::generate()?;
+        self.write("sa.key", &key.serialize_pem())?;
+        self.write("sa.pub", &key.public_key_pem())
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
@@ -57,13 +68,15 @@ impl Pki {
 
     /// The authority's own certificate.
     pub(crate) fn authority(&self) -> Result<String> {
-        read(&self.path("ca.crt"))
+        Ok(fs::read_to_string(self.path("ca.crt"))?)
     }
 
     /// Signs a certificate for a server or a client. `groups` become organisations, as Kubernetes reads them.
     pub(crate) fn issue(&self, name: &str, groups: &[&str], subjects: &[String]) -> Result<Pair> {
-        let issuer =
-            Issuer::from_ca_cert_pem(&self.authority()?, KeyPair::from_pem(&read(&self.path("ca.key"))?)?)?;
+        let issuer = Issuer::from_ca_cert_pem(
+            &self.authority()?,
+            KeyPair::from_pem(&fs::read_to_string(self.path("ca.key"))?)?,
+        )?;
         let mut params = CertificateParams::new(subjects)?;
         params.distinguished_name.push(DnType::CommonName, name);
         for group in groups {
@@ -111,18 +124,14 @@ impl Pki {
     }
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file that only its owner can read, from its first byte on.
 pub(crate) fn write_secret(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| path.display().to_string())?;
-    Ok(fs::set_permissions(path, Permissions::from_mode(0o600))?)
+    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    Ok(file.write_all(text.as_bytes())?)
 }
 
 /// A lab is thrown away long before this, and a wrong clock must not matter.
 fn lasting(params: &mut CertificateParams) {
     params.not_before = date_time_ymd(2020, 1, 1);
     params.not_after = date_time_ymd(2100, 1, 1);
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| path.display().to_string())
 }

@@ -108,7 +108,7 @@ pub(crate) fn find(owner: &str) -> Result<Vec<Found>> {
 pub(crate) fn kill(owner: &str, matches: impl Fn(&str) -> bool) -> Result<()> {
     let deadline = Instant::now() + KILL_LIMIT;
     loop {
-        let left: Vec<_> = find(owner)?.into_iter().filter(|found| matches(&found.role)).collect();
+        let left = find_settled(owner, &matches)?;
         if left.is_empty() {
             return Ok(());
         }
@@ -149,10 +149,33 @@ fn role_in(environment: &[u8], owner: &str) -> Option<String> {
     })
 }
 
-/// The process of this role that runs this program. The wrappers which lead to it carry the same mark.
-pub(crate) fn find_program(owner: &str, role: &str, program: &Path) -> Result<Option<i32>> {
-    let runs = |pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program);
+/// The process of this role that runs the program of this name. The wrappers which lead to it carry the same mark.
+/// The program may have been replaced or deleted since.
+pub(crate) fn find_program(owner: &str, role: &str, program: &str) -> Result<Option<i32>> {
+    let runs = |pid| {
+        let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.trim_end_matches(" (deleted)") == program
+    };
     Ok(find(owner)?.into_iter().find(|found| found.role == role && runs(found.pid)).map(|found| found.pid))
+}
+
+/// Whether a process of this role is there.
+pub(crate) fn is_running(owner: &str, role: &str) -> Result<bool> {
+    Ok(!find_settled(owner, |found| found == role)?.is_empty())
+}
+
+/// All living processes of a lab whose role `matches`. A process that is just being replaced by another program has
+/// an empty environment for an instant, so nothing counts as gone before it was missing twice.
+fn find_settled(owner: &str, matches: impl Fn(&str) -> bool) -> Result<Vec<Found>> {
+    let look =
+        || -> Result<Vec<_>> { Ok(find(owner)?.into_iter().filter(|found| matches(&found.role)).collect()) };
+    let found = look()?;
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    std::thread::sleep(POLL / 2);
+    look()
 }
 
 /// Looks until there is something to see, or one of `daemons` ends, or time is up.

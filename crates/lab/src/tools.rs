@@ -1,10 +1,11 @@
 //! The programs a cluster is made of: pinned, built from Go modules on first use, cached by their pins.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use fs_err as fs;
 use sha2::{Digest, Sha256};
 
 use crate::home::{self, Home};
@@ -136,8 +137,7 @@ impl Tool {
     }
 
     /// Whether it runs as long as the cluster, or its node, does.
-    #[must_use]
-    pub fn is_daemon(self) -> bool {
+    fn is_daemon(self) -> bool {
         match self {
             Self::Kubectl | Self::ContainerdShim | Self::Ctr | Self::Coredns | Self::Probe | Self::Helm => {
                 false
@@ -151,6 +151,11 @@ impl Tool {
             | Self::Containerd
             | Self::Kwok => true,
         }
+    }
+
+    /// The same, by its name.
+    pub(crate) fn is_daemon_name(name: &str) -> bool {
+        <Self as clap::ValueEnum>::from_str(name, false).is_ok_and(Self::is_daemon)
     }
 
     /// Name of the folder, below [`Home::tools`], that its program is in. It changes with any pin.
@@ -214,7 +219,8 @@ impl Module {
             return Ok(());
         }
         let source = folder.join("source");
-        let fresh = folder.join("fresh");
+        // A folder of its own for each attempt: after a kill, an orphaned compiler may still write into the last one.
+        let fresh = folder.join(format!("fresh-{}", host::random_id()?));
         fs::create_dir_all(&source)?;
         fs::create_dir_all(&fresh)?;
         for (name, text) in self.files {
@@ -224,7 +230,7 @@ impl Module {
         for (tool, _, built_as) in missing {
             fs::rename(fresh.join(built_as), folder.join(tool.name()))?;
         }
-        Ok(())
+        Ok(fs::remove_dir_all(&fresh)?)
     }
 
     fn go_build(&self, source: &Path, into: &Path, what: &[&(Tool, &str, &str)]) -> Result<()> {

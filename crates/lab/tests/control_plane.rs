@@ -69,15 +69,21 @@ fn a_component_that_dies_is_named_with_its_last_words() {
 }
 
 #[test]
+fn a_flag_for_something_that_is_no_component_is_refused_at_once() {
+    let error = builder("refused").flag(Tool::Kubectl, "--v=4").up().unwrap_err().to_string();
+    assert_eq!(error, "\"kubectl\" is not a component of the cluster");
+}
+
+#[test]
 fn status_tells_when_something_is_not_running() {
     let lab = lab_with_nodes("status", 0);
-    let (_, pid) = lab.components().unwrap().into_iter().find(|(name, _)| name == "kube-scheduler").unwrap();
-    let pid = pid.unwrap().to_string();
+    let found = lab.components().unwrap().into_iter().find(|component| component.name == "kube-scheduler");
+    let pid = found.unwrap().pid.unwrap().to_string();
     // Other labs may be up beside this one: only its own lines count.
     let scheduler = || {
         let output = Command::new(env!("CARGO_BIN_EXE_lab")).arg("status").output().unwrap();
         let lines = text(&output.stdout);
-        let own = lines.lines().skip_while(|line| !line.starts_with("lab test-status ")).skip(1);
+        let own = lines.lines().skip_while(|line| !line.starts_with(&format!("lab {} ", lab.name()))).skip(1);
         let mut own = own.take_while(|line| !line.starts_with("lab "));
         let line = own.find(|line| line.contains("kube-scheduler")).unwrap();
         (line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "), output.status.code())

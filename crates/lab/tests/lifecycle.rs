@@ -6,6 +6,7 @@ mod common;
 
 use std::io::Read;
 use std::process::Stdio;
+use std::thread;
 
 use common::{Pod, builder, eventually};
 use lab::{Lab, Tool};
@@ -39,6 +40,12 @@ fn a_new_node_has_its_taints_and_labels_from_its_first_moment(lab: &Lab) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    // Read all the time: kubectl would stand still once the pipe is full.
+    let mut output = watch.stdout.take().unwrap();
+    let reader = thread::spawn(move || {
+        let mut seen = String::new();
+        output.read_to_string(&mut seen).map(|_| seen)
+    });
     let node = lab
         .add_node("late")
         .taint("node-ready/unverified=true:NoSchedule".parse().unwrap())
@@ -46,9 +53,8 @@ fn a_new_node_has_its_taints_and_labels_from_its_first_moment(lab: &Lab) {
         .label("example.com/pool=blue".parse().unwrap())
         .start();
     watch.kill().unwrap();
-    let mut seen = String::new();
-    watch.stdout.take().unwrap().read_to_string(&mut seen).unwrap();
     watch.wait().unwrap();
+    let seen = reader.join().unwrap().unwrap();
     assert!(node.unwrap().is_on());
     // The last document may be cut off by the kill.
     let events = serde_json::Deserializer::from_str(&seen).into_iter::<Value>().map_while(Result::ok);
@@ -69,7 +75,7 @@ fn shown(taint: &Value) -> String {
 fn a_reboot_changes_the_boot_id_and_keeps_the_node(lab: &Lab) {
     let uid = || lab.kubectl(["get", "node", "n1", "-o", "jsonpath={.metadata.uid}"]).unwrap();
     let pod = Pod::start(lab, "survivor", "n1");
-    let mut node = lab.node("n1").unwrap();
+    let node = lab.node("n1").unwrap();
     let (uid_before, boot_before) = (uid(), node.reported_boot_id().unwrap());
     node.reboot().unwrap();
     assert_eq!(uid(), uid_before);
@@ -81,7 +87,7 @@ fn a_reboot_changes_the_boot_id_and_keeps_the_node(lab: &Lab) {
 }
 
 fn a_killed_node_becomes_not_ready_and_can_be_started_again(lab: &Lab) {
-    let mut node = lab.node("n1").unwrap();
+    let node = lab.node("n1").unwrap();
     node.kill().unwrap();
     assert!(!node.is_on());
     let off = node.exec(["true"]).unwrap_err().to_string();
@@ -91,6 +97,10 @@ fn a_killed_node_becomes_not_ready_and_can_be_started_again(lab: &Lab) {
         let seen = lab.kubectl(["get", "node", "n1", "-o", ready])?;
         anyhow::ensure!(seen == "Unknown", "Ready is {seen}");
         Ok(())
+    });
+    let elsewhere = Pod::start(lab, "elsewhere", "late");
+    eventually("DNS to move away from the dead node", || {
+        elsewhere.probe(&["dns", "kubernetes.default.svc.cluster.local"])
     });
     node.reboot().unwrap();
     assert_eq!(node.exec(["cat", "/proc/sys/kernel/hostname"]).unwrap().trim(), "n1");

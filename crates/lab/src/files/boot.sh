@@ -20,6 +20,14 @@ mount --bind /run/lab/node/log /var/log
 mount --bind /run/lab/node/boot_id /proc/sys/kernel/random/boot_id
 [ ! -e /etc/machine-id ] || mount --bind /run/lab/node/machine_id /etc/machine-id
 
+# The kubelet sets these for the whole machine where they differ from what it wants: show it what it wants.
+for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
+  kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+  own=/run/lab/sysctl-$(echo "${setting%=*}" | tr / -)
+  echo "${setting#*=}" >"$own"
+  mount --bind "$own" "/proc/sys/${setting%=*}"
+done
+
 if [ "$1" = v2 ]; then
   mount -t cgroup2 cgroup2 /sys/fs/cgroup
 else

@@ -1,13 +1,15 @@
 //! From nothing to a cluster that works.
 
-use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail, ensure};
+use fs_err as fs;
 
 use super::{Lab, State};
-use crate::address::SLOTS;
+use crate::address::{MAX_NODES, Reach, SLOTS};
 use crate::home::Home;
+use crate::node::Node;
 use crate::tools::{self, Tool};
 use crate::{control_plane, host, image, names, network};
 
@@ -44,30 +46,39 @@ impl LabBuilder {
     /// Makes the lab, or completes it: if it is up and well, only missing nodes are added. What an interrupted or
     /// broken lab of the same name left behind is removed first.
     pub fn up(self) -> Result<Lab> {
-        names::check("lab", &self.name)?;
-        if self.nodes > 0 && !host::is_root() {
-            bail!(
-                "nodes need root for their namespaces: run as root, or use `--nodes 0` for a control plane only"
-            );
-        }
+        self.check()?;
         tools::ensure(&self.home, tools::CONTROL_PLANE)?;
         if self.nodes > 0 {
             prepare_for_nodes(&self.home)?;
         }
         let _lock = self.home.lock_lab(&self.name)?;
-        let mut lab = match Lab::open(&self.home, &self.name) {
-            Ok(lab) if lab.is_well() => self.accept(lab)?,
-            Ok(lab) => {
+        let mut lab = match Lab::find(&self.home, &self.name)? {
+            Some(lab) if lab.is_well() => self.accept(lab)?,
+            Some(lab) => {
                 eprintln!("lab {}: removing what an earlier run left behind", self.name);
                 lab.remove()?;
                 self.create()?
             }
-            Err(_) => self.create()?,
+            None => self.create()?,
         };
-        lab.add_missing_nodes(self.nodes)?;
+        self.bring_up_nodes(&lab)?;
         lab.state.complete = true;
         lab.save()?;
         Ok(lab)
+    }
+
+    fn check(&self) -> Result<()> {
+        names::check("lab", &self.name)?;
+        ensure!(self.nodes <= MAX_NODES, "a lab can have {MAX_NODES} nodes at the most, not {}", self.nodes);
+        for (component, _) in &self.flags {
+            ensure!(Tool::is_daemon_name(component), "{component:?} is not a component of the cluster");
+        }
+        if self.nodes > 0 && !host::is_root() {
+            bail!(
+                "nodes need root for their namespaces: run as root, or use `--nodes 0` for a control plane only"
+            );
+        }
+        Ok(())
     }
 
     /// A running lab is kept as it is, so it must be what was asked for.
@@ -80,12 +91,11 @@ impl LabBuilder {
 
     fn create(&self) -> Result<Lab> {
         let (lab, _claim) = self.reserve()?;
-        if lab.state.networked {
-            let log = lab.log("router");
-            network::create(lab.owner(), lab.state.slot, &log, &Tool::Probe.path(&self.home))?;
+        if lab.state.reach == Reach::Nodes {
+            network::create(lab.owner(), lab.state.slot, &lab.log("router"), &Tool::Probe.path(&self.home))?;
         }
         control_plane::create(&lab)?;
-        if lab.state.networked {
+        if lab.state.reach == Reach::Nodes {
             let manifest = CLUSTER
                 .replace("DNS_ADDRESS", &lab.addresses().dns_service().to_string())
                 .replace("COREDNS_IMAGE", image::COREDNS);
@@ -96,28 +106,66 @@ impl LabBuilder {
 
     /// Takes a slot and writes the owner down before anything is made that would have to be found again.
     fn reserve(&self) -> Result<(Lab, TcpListener)> {
-        let networked = host::is_root();
-        if networked {
-            host::ensure_ready_for_network()?;
-            tools::ensure(&self.home, &[Tool::Probe])?;
-        }
-        let taken: Vec<_> = Lab::all(&self.home)?.iter().map(|lab| lab.state.slot).collect();
-        let mut free = (0..SLOTS).filter(|slot| !taken.contains(slot));
-        let (slot, claim) = loop {
-            let slot = free
-                .next()
-                .context("no room for another lab: `lab status` lists them, `lab down` ends one")?;
-            if let Some(claim) = network::claim(slot, networked)? {
-                break (slot, claim);
-            }
-        };
+        let reach = self.reach()?;
+        let (slot, claim) = self.claim_slot(reach)?;
         let owner = host::random_id()?.replace('-', "")[..12].to_owned();
         let (name, flags) = (self.name.clone(), self.flags.clone());
-        let state = State { name, owner, slot, networked, flags, complete: false };
-        let lab = Lab { home: self.home.clone(), state };
-        fs::create_dir_all(lab.folder().join("log"))?;
+        let lab = Lab {
+            home: self.home.clone(),
+            state: State { name, owner, slot, reach, flags, complete: false },
+        };
+        if lab.folder().exists() {
+            // A run that was killed before it wrote anything down, or after it removed all that mattered.
+            fs::remove_dir_all(lab.folder())?;
+        }
+        fs::create_dir_all(self.home.labs())?;
+        // It will hold the keys of the cluster.
+        std::fs::DirBuilder::new().mode(0o700).create(lab.folder())?;
         lab.save()?;
+        fs::create_dir(lab.folder().join("log"))?;
         Ok((lab, claim))
+    }
+
+    /// Root can have nodes later, unless it is the root of a container that may not make a network.
+    fn reach(&self) -> Result<Reach> {
+        if !host::is_root() || (self.nodes == 0 && !host::can_make_a_network()) {
+            return Ok(Reach::Loopback);
+        }
+        host::ensure_ready_for_network()?;
+        tools::ensure(&self.home, &[Tool::Probe])?;
+        Ok(Reach::Nodes)
+    }
+
+    fn claim_slot(&self, reach: Reach) -> Result<(u8, TcpListener)> {
+        let own: Vec<_> = Lab::all(&self.home)?.iter().map(|lab| lab.state.slot).collect();
+        let mut obstacles = Vec::new();
+        for slot in 0..SLOTS {
+            if own.contains(&slot) {
+                obstacles.push(format!("slot {slot}: a lab of yours, see `lab status`"));
+                continue;
+            }
+            match network::claim(slot, reach)? {
+                Ok(claim) => return Ok((slot, claim)),
+                Err(why) => obstacles.push(format!("slot {slot}: {why}")),
+            }
+        }
+        bail!("there is no room for another lab:\n{}", obstacles.join("\n"))
+    }
+
+    /// Makes n1 to nN whole: missing ones are added, interrupted ones made anew, and the others switched on.
+    fn bring_up_nodes(&self, lab: &Lab) -> Result<()> {
+        let mut started = Vec::new();
+        for number in 1..=self.nodes {
+            let name = format!("n{number}");
+            match lab.nodes()?.into_iter().find(|node| node.name() == name && node.is_complete()) {
+                Some(node) if node.is_on() => {}
+                Some(node) => started.push(node.switch_on_again_locked()?),
+                None => started.push(lab.add_node(&name).switch_on_locked()?),
+            }
+        }
+        // All are switched on before any is waited for.
+        started.iter().try_for_each(Node::wait_until_ready)?;
+        if started.is_empty() { Ok(()) } else { lab.wait_for_dns() }
     }
 }
 

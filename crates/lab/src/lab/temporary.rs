@@ -16,11 +16,10 @@ impl LabBuilder {
     /// first, and so is what did come up if this fails.
     pub fn temporary(self) -> Result<TemporaryLab> {
         let (home, name) = (self.home.clone(), self.name.clone());
-        let left = || Lab::open(&home, &name);
-        if let Ok(old) = left() {
+        if let Some(old) = Lab::find(&home, &name)? {
             old.down()?;
         }
-        self.up().map(TemporaryLab).inspect_err(|_| drop(left().map(TemporaryLab)))
+        self.up().map(TemporaryLab).inspect_err(|_| drop(Lab::open(&home, &name).map(TemporaryLab)))
     }
 }
 

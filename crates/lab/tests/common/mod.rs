@@ -3,6 +3,7 @@
 
 pub(crate) mod traces;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use lab::{Home, Lab, LabBuilder, PROBE_IMAGE, TemporaryLab};
@@ -18,9 +19,16 @@ pub(crate) fn lab_with_nodes(name: &str, nodes: u8) -> TemporaryLab {
     builder(name).nodes(nodes).temporary().unwrap()
 }
 
-/// Names of test labs cannot clash with those of a person who uses the machine.
 pub(crate) fn builder(name: &str) -> LabBuilder {
-    Lab::builder(&home(), &format!("test-{name}"))
+    Lab::builder(&home(), &lab_name(name))
+}
+
+/// Names of test labs clash neither with those of a person nor with those of another checkout. They are the same in
+/// every run, so that what an interrupted run left is found.
+pub(crate) fn lab_name(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    env!("CARGO_MANIFEST_DIR").hash(&mut hasher);
+    format!("test-{:06x}-{name}", hasher.finish() & 0xff_ffff)
 }
 
 /// Looks until `look` succeeds. The last failure explains a time-out.
@@ -52,7 +60,8 @@ spec:
   nodeName: {node}
   terminationGracePeriodSeconds: 0
   tolerations: [{{ operator: Exists }}]
-  containers: [{{ name: probe, image: \"{PROBE_IMAGE}\", imagePullPolicy: Never, args: [serve, \":8080\"] }}]
+  containers: [{{ name: probe, image: \"{PROBE_IMAGE}\", imagePullPolicy: Never, args: [serve, \":8080\"],
+      env: [{{ name: PROBE_TIMEOUT, value: 5s }}] }}]
 "
         ))
         .unwrap();

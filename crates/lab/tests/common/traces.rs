@@ -21,11 +21,28 @@ pub(crate) fn all() -> BTreeSet<String> {
         assert!(output.status.success(), "{command:?}");
         traces.extend(lines(kind, &String::from_utf8_lossy(&output.stdout)));
     }
-    let forwarding = fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap();
-    traces.insert(format!("ip_forward {}", forwarding.trim()));
-    control_groups(Path::new("/sys/fs/cgroup"), 4, &mut traces);
+    for setting in SETTINGS {
+        let value = fs::read_to_string(Path::new("/proc/sys").join(setting)).unwrap();
+        traces.insert(format!("setting {setting} {}", value.trim()));
+    }
+    for folder in ["/", "/etc", "/opt", "/usr/lib", "/usr/libexec", "/var/lib", "/run"] {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        traces.extend(entries.map(|entry| format!("file {}", entry.path().display())));
+    }
+    control_groups(Path::new("/sys/fs/cgroup"), 2, &mut traces);
     traces
 }
+
+/// What a kubelet or a router would like to have otherwise, for the whole machine.
+const SETTINGS: [&str; 7] = [
+    "net/ipv4/ip_forward",
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+];
 
 fn lines(kind: &str, text: &str) -> Vec<String> {
     text.lines().map(|line| format!("{kind} {line}")).collect()
@@ -58,7 +75,10 @@ fn control_groups(folder: &Path, depth: u8, traces: &mut BTreeSet<String>) {
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            traces.insert(format!("cgroup {}", entry.path().display()));
+            // Those of others come and go.
+            if entry.file_name().to_string_lossy().starts_with("knr-lab-") {
+                traces.insert(format!("cgroup {}", entry.path().display()));
+            }
             control_groups(&entry.path(), depth - 1, traces);
         }
     }
