@@ -130,6 +130,7 @@ impl Component {
                     "--use-service-account-credentials",
                     "--service-account-private-key-file=pki/sa.key",
                     "--root-ca-file=pki/ca.crt",
+                    "--flex-volume-plugin-dir=volume-plugins", // the default is a folder of the machine
                     "--allocate-node-cidrs=false", // the range follows the node's number, not its order of arrival
                 ]));
                 flags

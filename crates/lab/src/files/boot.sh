@@ -29,6 +29,8 @@ for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/p
 done
 
 if [ "$1" = v2 ]; then
+  # The kernel refuses the same file system twice in one place, whatever part of it would show.
+  umount --lazy /sys/fs/cgroup
   mount -t cgroup2 cgroup2 /sys/fs/cgroup
 else
   mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
