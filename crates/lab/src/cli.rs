@@ -138,11 +138,14 @@ fn up(home: &Home, name: &str, nodes: u8, flags: &[(Tool, String)]) -> Result<()
 
 /// Ending what is not there is no mistake: a script may call it to be sure.
 fn down(home: &Home, name: &str) -> Result<()> {
-    let Some(lab) = Lab::find(home, name)? else {
+    if Lab::find(home, name)?.is_none() {
         println!("lab {name} is not up");
         return Ok(());
-    };
-    lab.down()?;
+    }
+    // More than once, if another process was just making it anew.
+    while let Some(lab) = Lab::find(home, name)? {
+        lab.down()?;
+    }
     println!("lab {name} is down");
     Ok(())
 }

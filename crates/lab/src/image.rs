@@ -15,7 +15,7 @@ use crate::tools::Tool;
 
 /// The container that holds a pod's namespaces.
 pub(crate) const PAUSE: &str = "lab.local/pause:1";
-/// The lab's own probe, for tests. The same image as [`PAUSE`] under a name of its own.
+/// The lab's own probe, for tests. It is also the pause container, under another name.
 pub const PROBE: &str = "lab.local/probe:1";
 pub(crate) const COREDNS: &str = "lab.local/coredns:1";
 

@@ -31,6 +31,7 @@ const DNS_LIMIT: Duration = Duration::from_mins(2);
 const KWOK_LIMIT: Duration = Duration::from_mins(1);
 const READY_REPLICAS: &str = "jsonpath={.status.readyReplicas}";
 const KWOK: &str = include_str!("files/kwok.yaml");
+
 /// What must be known to find a lab again. Everything else is read off the machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State {
@@ -84,8 +85,9 @@ impl Lab {
             Err(err) if err.kind() == ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
-        let state = serde_json::from_slice(&text)
-            .with_context(|| format!("{} was written by another version of the lab", path.display()))?;
+        let state = serde_json::from_slice(&text).with_context(|| {
+            format!("{} is of another version of the lab: end it with that", path.display())
+        })?;
         Ok(Some(Self { home: home.clone(), state }))
     }
 
@@ -97,6 +99,7 @@ impl Lab {
                 names.push(entry?.file_name().to_string_lossy().into_owned());
             }
         }
+        names.retain(|name| names::check("lab", name).is_ok());
         names.sort();
         names.iter().filter_map(|name| Self::find(home, name).transpose()).collect()
     }
@@ -119,14 +122,16 @@ impl Lab {
         self.folder().join("kubeconfig")
     }
 
-    /// Ends the lab and leaves nothing of it on the machine.
+    /// Ends the lab and leaves nothing of it on the machine. If it is gone already, or another one has taken its name,
+    /// there is nothing to do.
     pub fn down(&self) -> Result<()> {
         let _lock = self.home.lock_lab(self.name())?;
-        // Another process may have ended it, or made it anew, while this one waited.
-        match Self::find(&self.home, self.name())? {
-            Some(current) => current.remove(),
-            None => Ok(()),
-        }
+        if self.is_current()? { self.remove() } else { Ok(()) }
+    }
+
+    /// Whether this is still the lab of its name; somebody else may have ended it, or made it anew.
+    fn is_current(&self) -> Result<bool> {
+        Ok(Self::find(&self.home, self.name())?.is_some_and(|current| current.owner() == self.owner()))
     }
 
     /// For a caller that holds the lab's lock. What says how to find the rest goes last.
@@ -341,9 +346,9 @@ impl Lab {
     /// Held while the lab or one of its nodes is changed. Fails if this very lab is not there any more.
     pub(crate) fn lock(&self) -> Result<File> {
         let lock = self.home.lock_lab(self.name())?;
-        match Self::find(&self.home, self.name())? {
-            Some(current) if current.owner() == self.owner() => Ok(lock),
-            _ => bail!("lab {} was ended, or made anew, by another process", self.name()),
+        if !self.is_current()? {
+            bail!("lab {} was ended, or made anew, by another process", self.name());
         }
+        Ok(lock)
     }
 }

@@ -84,6 +84,7 @@ fn a_lab_that_was_made_anew_is_not_ended_by_an_old_handle() {
     let new = lab_with_nodes("anew", 0);
     let refused = old.start_kwok().unwrap_err().to_string();
     assert!(refused.contains("made anew, by another process"), "{refused}");
+    old.down().unwrap();
     assert!(new.is_well());
 }
 
