@@ -54,7 +54,7 @@ impl Node {
         if !machine::runs(self, Tool::KubeProxy)? {
             machine::start_kube_proxy(self)?;
         }
-        machine::wait_for_service(self, &format!("{} . tcp . 443", self.lab().addresses().api_service()))
+        machine::wait_for_api_service(self)
     }
 
     fn rules(&self, fault: Fault) -> Vec<String> {

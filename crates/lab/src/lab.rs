@@ -282,11 +282,7 @@ impl Lab {
             Ok((ready == "1").then_some(()))
         })
         .with_context(|| self.dns_story())?;
-        let service = format!("{} . udp . 53", self.addresses().dns_service());
-        self.nodes()?
-            .iter()
-            .filter(|node| node.is_on())
-            .try_for_each(|node| machine::wait_for_service(node, &service))?;
+        self.nodes()?.iter().filter(|node| node.is_on()).try_for_each(machine::wait_for_dns_service)?;
         step.done();
         Ok(())
     }

@@ -87,8 +87,20 @@ pub(crate) fn switch_on(node: &Node) -> Result<()> {
     for archive in image::base(lab.home())?.into_iter().chain(image::kept(&lab.images())?) {
         import(node, &archive)?;
     }
+    start_kubelet_and_kube_proxy(node)
+}
+
+/// After a reboot the pods of the node come back at once. One that dials a ClusterIP before kube-proxy has its rules
+/// stays on a connection to nowhere for half a minute, so there kube-proxy goes first. A new node has no pods yet, and
+/// kube-proxy cannot start before the kubelet has made the Node object.
+fn start_kubelet_and_kube_proxy(node: &Node) -> Result<()> {
+    let is_known = node.lab().ask(["get", "node", node.name()]).is_ok();
+    if is_known {
+        start_kube_proxy(node)?;
+        wait_for_api_service(node)?;
+    }
     start(node, Tool::Kubelet, &kubelet_flags(node))?;
-    start_kube_proxy(node)
+    if is_known { Ok(()) } else { start_kube_proxy(node) }
 }
 
 /// Cuts the power. The Node object stays, and so does the disk.
@@ -159,8 +171,18 @@ pub(crate) fn wait_watching<T>(
         .with_context(|| programs.iter().map(|program| last_words(*program)).collect::<Vec<_>>().join("\n"))?
 }
 
+/// Waits until pods of the node can reach the API server by its ClusterIP.
+pub(crate) fn wait_for_api_service(node: &Node) -> Result<()> {
+    wait_for_service(node, &format!("{} . tcp . 443", node.lab().addresses().api_service()))
+}
+
+/// Waits until pods of the node can reach the cluster's DNS.
+pub(crate) fn wait_for_dns_service(node: &Node) -> Result<()> {
+    wait_for_service(node, &format!("{} . udp . 53", node.lab().addresses().dns_service()))
+}
+
 /// Waits until kube-proxy leads a Service, written as `ADDRESS . PROTOCOL . PORT`, to an endpoint.
-pub(crate) fn wait_for_service(node: &Node, service: &str) -> Result<()> {
+fn wait_for_service(node: &Node, service: &str) -> Result<()> {
     let rule = format!("{service} : goto service-");
     wait_watching(node, &[Tool::KubeProxy], &format!("to know the Service {service}"), START_LIMIT, || {
         let table = process::run(inside(node)?.args(["nft", "list", "table", "ip", "kube-proxy"]))?;

@@ -180,7 +180,7 @@ impl Node {
             let seen = self.lab.ask(["get", "node", &self.name, "-o", READY_AND_BOOT])?;
             Ok((seen.trim() == ready).then_some(()))
         })?;
-        machine::wait_for_service(self, &format!("{} . tcp . 443", self.lab.addresses().api_service()))?;
+        machine::wait_for_api_service(self)?;
         step.done();
         Ok(())
     }
