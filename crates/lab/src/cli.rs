@@ -17,9 +17,9 @@ use lab::{Fault, Home, Lab, Label, Taint, Tool};
 #[derive(Debug, Parser)]
 #[command(name = "lab", version, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Which lab, where several run side by side
-    #[arg(long, global = true, default_value = "default", env = "LAB_NAME")]
-    name: String,
+    /// Which lab, where several run side by side; without it `default`, and `status` shows all
+    #[arg(long, global = true, env = "LAB_NAME")]
+    name: Option<String>,
     #[command(subcommand)]
     command: Verb,
 }
@@ -37,7 +37,7 @@ enum Verb {
     },
     /// End the cluster and leave nothing of it on the machine
     Down,
-    /// Show all labs, their components and nodes; exit code 1 if something is not running
+    /// Show labs, their components and nodes; exit code 1 if something is not running
     Status,
     /// Print the path of a kubeconfig with all rights
     Kubeconfig,
@@ -80,10 +80,10 @@ enum NodeVerb {
     /// Add a node and wait until it is Ready
     Add {
         node: String,
-        /// A taint from its first moment, KEY=VALUE:EFFECT
+        /// A taint from its first moment, KEY=VALUE:EFFECT or KEY:EFFECT; may be repeated
         #[arg(long = "taint", value_name = "TAINT")]
         taints: Vec<Taint>,
-        /// A label from its first moment, KEY=VALUE
+        /// A label from its first moment, KEY=VALUE; may be repeated
         #[arg(long = "label", value_name = "LABEL")]
         labels: Vec<Label>,
     },
@@ -94,11 +94,14 @@ enum NodeVerb {
     /// Reboot a node, or start one that was killed: new boot ID, same disk, same Node object
     Reboot { node: String },
     /// Break something for the pods of a node; faults add up
-    Break { node: String, fault: Fault },
+    Break {
+        node: String,
+        #[arg(required = true)]
+        faults: Vec<Fault>,
+    },
     /// Mend everything that was broken on a node
     Heal { node: String },
     /// Run a command on a node
-    #[command(disable_help_flag = true)]
     Exec {
         node: String,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
@@ -106,13 +109,14 @@ enum NodeVerb {
     },
 }
 
-pub(crate) fn run(Cli { name, command }: Cli) -> Result<ExitCode> {
+pub(crate) fn run(Cli { name: given, command }: Cli) -> Result<ExitCode> {
     let home = Home::from_env()?;
+    let name = given.clone().unwrap_or_else(|| "default".to_owned());
     let lab = || Lab::open(&home, &name);
     match command {
         Verb::Up { nodes, flags } => up(&home, &name, nodes, &flags)?,
         Verb::Down => down(&home, &name)?,
-        Verb::Status => return status(&home),
+        Verb::Status => return status(&home, given.as_deref()),
         Verb::Kubeconfig => println!("{}", lab()?.kubeconfig().display()),
         Verb::Kubectl(Passed { arguments }) => become_(lab()?.client(Tool::Kubectl).args(arguments))?,
         Verb::Helm(Passed { arguments }) => {
@@ -120,8 +124,15 @@ pub(crate) fn run(Cli { name, command }: Cli) -> Result<ExitCode> {
             lab::build(&home, &[Tool::Helm])?;
             become_(lab.client(Tool::Helm).args(arguments))?;
         }
-        Verb::Kwok => lab()?.start_kwok()?,
-        Verb::Image(ImageVerb::Load { file }) => lab()?.load_image(&file)?,
+        Verb::Kwok => {
+            lab()?.start_kwok()?;
+            println!("kwok is running");
+        }
+        Verb::Image(ImageVerb::Load { file }) => {
+            let lab = lab()?;
+            lab.load_image(&file)?;
+            println!("loaded {} into {} nodes, and into those to come", file.display(), lab.nodes()?.len());
+        }
         Verb::Node(verb) => node(&lab()?, verb)?,
         Verb::Build { tools } if tools.is_empty() => lab::prepare(&home)?,
         Verb::Build { tools } => lab::build(&home, &tools)?,
@@ -154,19 +165,39 @@ fn node(lab: &Lab, verb: NodeVerb) -> Result<()> {
     match verb {
         NodeVerb::Add { node, taints, labels } => {
             let builder = taints.into_iter().fold(lab.add_node(&node), lab::NodeBuilder::taint);
-            labels.into_iter().fold(builder, lab::NodeBuilder::label).start().map(drop)
+            labels.into_iter().fold(builder, lab::NodeBuilder::label).start()?;
+            println!("node {node} is Ready");
         }
-        NodeVerb::Remove { node } => lab.node(&node)?.remove(),
-        NodeVerb::Kill { node } => lab.node(&node)?.kill(),
-        NodeVerb::Reboot { node } => lab.node(&node)?.reboot(),
-        NodeVerb::Break { node, fault } => lab.node(&node)?.inject(fault),
-        NodeVerb::Heal { node } => lab.node(&node)?.heal(),
-        NodeVerb::Exec { node, command } => become_(lab.node(&node)?.command()?.args(command)),
+        NodeVerb::Remove { node } => {
+            lab.node(&node)?.remove()?;
+            println!("node {node} is removed");
+        }
+        NodeVerb::Kill { node } => {
+            lab.node(&node)?.kill()?;
+            println!(
+                "node {node} is off; it becomes NotReady when the controller manager misses it, after 50 s"
+            );
+        }
+        NodeVerb::Reboot { node } => {
+            lab.node(&node)?.reboot()?;
+            println!("node {node} is Ready again");
+        }
+        NodeVerb::Break { node, faults } => {
+            faults.iter().try_for_each(|fault| lab.node(&node)?.inject(*fault))?;
+            println!("node {node} is broken; `lab node heal {node}` mends it");
+        }
+        NodeVerb::Heal { node } => {
+            lab.node(&node)?.heal()?;
+            println!("node {node} is healed");
+        }
+        NodeVerb::Exec { node, command } => become_(lab.node(&node)?.command()?.args(command))?,
     }
+    Ok(())
 }
 
-fn status(home: &Home) -> Result<ExitCode> {
-    let labs = Lab::all(home)?;
+fn status(home: &Home, only: Option<&str>) -> Result<ExitCode> {
+    let mut labs = Lab::all(home)?;
+    labs.retain(|lab| only.is_none_or(|name| lab.name() == name));
     if labs.is_empty() {
         anstream::println!("no lab is up");
     }
@@ -180,11 +211,14 @@ fn status(home: &Home) -> Result<ExitCode> {
             well &= pid.is_some();
         }
         for node in lab.nodes()? {
+            let dead = node.dead_programs()?;
             let state = match (node.is_complete(), node.is_on()) {
                 (false, _) => bad("half made"),
                 (true, false) => bad("off"),
-                (true, true) => good("on"),
+                (true, true) if dead.is_empty() => good("on"),
+                (true, true) => bad(&format!("on, {} not running", dead.join(", "))),
             };
+            well &= node.is_complete() && node.is_on() && dead.is_empty();
             anstream::println!(
                 "  node {:<19} {state}, {}, pods {}",
                 node.name(),
@@ -218,7 +252,10 @@ fn become_(command: &mut Command) -> Result<()> {
 
 fn component_flag(text: &str) -> Result<(Tool, String)> {
     let (component, flag) = text.split_once('=').context("write COMPONENT=FLAG")?;
-    let tool = <Tool as clap::ValueEnum>::from_str(component, false).map_err(anyhow::Error::msg)?;
+    let tool = Tool::daemons().find(|tool| tool.name() == component).with_context(|| {
+        let names: Vec<_> = Tool::daemons().map(Tool::name).collect();
+        format!("{component:?} is not a component; they are {}", names.join(", "))
+    })?;
     Ok((tool, flag.to_owned()))
 }
 
@@ -250,7 +287,7 @@ mod tests {
     fn a_flag_names_its_component() {
         let (tool, flag) = component_flag("kubelet=--v=4").unwrap();
         assert_eq!((tool, flag.as_str()), (Tool::Kubelet, "--v=4"));
-        for wrong in ["kublet=--v=4", "kubelet"] {
+        for wrong in ["kublet=--v=4", "kubectl=--v=4", "kubelet"] {
             assert!(component_flag(wrong).is_err(), "{wrong}");
         }
     }

@@ -57,6 +57,18 @@ pub(crate) fn start(lab: &Lab, component: Component) -> Result<Daemon> {
     process::spawn(lab.owner(), &name, &lab.log(&name), command)
 }
 
+/// Starts again what has died.
+pub(crate) fn revive(lab: &Lab) -> Result<()> {
+    let mut started = Vec::new();
+    for component in Component::ALL {
+        if !process::is_running(lab.owner(), &component.tool().name())? {
+            eprintln!("lab {}: {} is not running, starting it again", lab.name(), component.tool().name());
+            started.push(start(lab, component)?);
+        }
+    }
+    wait_for_api(lab, &started.iter().collect::<Vec<_>>())
+}
+
 /// Waits until the API server says that it is ready.
 pub(crate) fn wait_for_api(lab: &Lab, daemons: &[&Daemon]) -> Result<()> {
     process::wait_for("the API server", READY_LIMIT, daemons, || {

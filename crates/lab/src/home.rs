@@ -1,6 +1,6 @@
 //! Where the lab keeps its files: built tools, images, and the state of each lab.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -53,15 +53,29 @@ impl Home {
     /// Held while a lab is made, changed or removed; it ends with the returned file, or with the process. It is kept
     /// outside the lab's folder, which comes and goes.
     pub(crate) fn lock_lab(&self, name: &str) -> Result<File> {
+        if let Some(lock) = self.try_lock(name)? {
+            return Ok(lock);
+        }
+        eprintln!("waiting for another process that is changing lab {name}");
+        let file = self.lock_file(name)?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// A lock of this name, unless somebody else has it.
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<File>> {
+        let file = self.lock_file(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(err)) => Err(err.into()),
+        }
+    }
+
+    fn lock_file(&self, name: &str) -> Result<File> {
         let folder = self.root.join("locks");
         fs::create_dir_all(&folder)?;
-        let path = folder.join(name);
-        let file = File::create(&path).with_context(|| path.display().to_string())?;
-        if file.try_lock().is_err() {
-            eprintln!("waiting for another process that is changing lab {name}");
-            file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
-        }
-        Ok(file)
+        Ok(fs::File::create(folder.join(name))?.into_parts().0)
     }
 }
 

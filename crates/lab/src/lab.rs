@@ -136,6 +136,9 @@ impl Lab {
 
     /// For a caller that holds the lab's lock. What says how to find the rest goes last.
     fn remove(&self) -> Result<()> {
+        let mut doomed = self.clone();
+        doomed.state.complete = false;
+        doomed.save()?;
         process::kill(self.owner(), |_| true)?;
         if self.state.reach == Reach::Nodes {
             network::remove(self.owner(), self.state.slot)?;
@@ -271,6 +274,16 @@ impl Lab {
                 .components()
                 .is_ok_and(|components| components.iter().all(|component| component.pid.is_some()))
             && self.ask(["get", "--raw", "/readyz"]).is_ok()
+    }
+
+    /// Whether enough of it is there to go on with: it was completed, and its router, or without one some part of its
+    /// control plane, has lived ever since.
+    fn can_go_on(&self) -> Result<bool> {
+        let stands = match self.state.reach {
+            Reach::Nodes => network::stands(self.owner())?,
+            Reach::Loopback => !process::find(self.owner())?.is_empty(),
+        };
+        Ok(self.state.complete && stands)
     }
 
     /// Waits until the cluster's DNS serves, and every node that is on knows the way to it.

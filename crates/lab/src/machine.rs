@@ -87,20 +87,8 @@ pub(crate) fn switch_on(node: &Node) -> Result<()> {
     for archive in image::base(lab.home())?.into_iter().chain(image::kept(&lab.images())?) {
         import(node, &archive)?;
     }
-    start_kubelet_and_kube_proxy(node)
-}
-
-/// After a reboot the pods of the node come back at once. One that dials a ClusterIP before kube-proxy has its rules
-/// stays on a connection to nowhere for half a minute, so there kube-proxy goes first. A new node has no pods yet, and
-/// kube-proxy cannot start before the kubelet has made the Node object.
-fn start_kubelet_and_kube_proxy(node: &Node) -> Result<()> {
-    let is_known = node.lab().ask(["get", "node", node.name()]).is_ok();
-    if is_known {
-        start_kube_proxy(node)?;
-        wait_for_api_service(node)?;
-    }
     start(node, Tool::Kubelet, &kubelet_flags(node))?;
-    if is_known { Ok(()) } else { start_kube_proxy(node) }
+    start_kube_proxy(node)
 }
 
 /// Cuts the power. The Node object stays, and so does the disk.

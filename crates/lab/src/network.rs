@@ -11,7 +11,7 @@
 //! The router has no way out: what no node answers is dropped in silence, as in a broken network, and never
 //! leaves the machine by its default route.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -78,7 +78,7 @@ pub(crate) fn create(owner: &str, slot: u8, log: &Path, probe: &Path) -> Result<
         inside(pid, "ip"),
         &[
             "link set lo up".to_owned(),
-            "link add br0 type bridge".to_owned(),
+            format!("link add br0 address {} type bridge", hardware_address(gateway)),
             format!("addr add {gateway}/24 dev br0"),
             "link set br0 up".to_owned(),
             "link set host master br0".to_owned(),
@@ -115,7 +115,10 @@ pub(crate) fn remove(owner: &str, slot: u8) -> Result<()> {
 pub(crate) fn connect(owner: &str, addresses: Addresses, index: u8, node: i32) -> Result<()> {
     let (address, gateway) = (addresses.node(index), addresses.router());
     let commands = [
-        format!("link add n{index} type veth peer name eth0 netns {node}"),
+        format!(
+            "link add n{index} type veth peer name eth0 address {} netns {node}",
+            hardware_address(address)
+        ),
         format!("link set n{index} master br0"),
         format!("link set n{index} up"),
         format!("route replace {} via {address} dev br0", addresses.pods_of(index)),
@@ -156,9 +159,21 @@ pub(crate) fn holder(owner: &str, role: &str, daemon: &Daemon) -> Result<i32> {
     process::wait_for(&what, START_LIMIT, &[daemon], || process::find_program(owner, role, HOLDER))
 }
 
+/// Whether the router is running. Without it no node is reachable, and it cannot be made again below them.
+pub(crate) fn stands(owner: &str) -> Result<bool> {
+    Ok(process::find_program(owner, ROUTER, HOLDER)?.is_some())
+}
+
 fn router(owner: &str) -> Result<i32> {
     process::find_program(owner, ROUTER, HOLDER)?
         .context("the lab's router is not running: `lab down`, then `lab up`")
+}
+
+/// A hardware address that stays. A bridge without one of its own takes the lowest of its ports and changes it as nodes
+/// come and go, and a node would change its own at every reboot: neighbours would send into the void until they notice.
+fn hardware_address(address: Ipv4Addr) -> String {
+    let [a, b, c, d] = address.octets();
+    format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
 fn inside(pid: i32, program: &str) -> Command {

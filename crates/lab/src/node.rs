@@ -70,7 +70,9 @@ impl NodeBuilder {
     /// Makes the node and waits until it is Ready.
     pub fn start(self) -> Result<Node> {
         let node = self.switch_on()?;
-        node.wait_until_ready()?;
+        node.wait_until_ready().with_context(|| {
+            format!("node {} stays as it is: `lab node remove {0}` takes it away", node.name)
+        })?;
         Ok(node)
     }
 
@@ -80,6 +82,9 @@ impl NodeBuilder {
         if self.lab.reach() == Reach::Loopback {
             bail!("lab {} was made without root and cannot have nodes", self.lab.name());
         }
+        self.lab
+            .ask(["get", "--raw", "/readyz"])
+            .context("the control plane does not answer, see `lab status`")?;
         lab::prepare_for_nodes(self.lab.home())?;
         let _lock = self.lab.lock()?;
         self.switch_on_locked()
@@ -122,10 +127,10 @@ impl Node {
     pub(crate) fn open(lab: &Lab, name: &str) -> Result<Self> {
         names::check("node", name)?;
         let path = folder_of(lab, name).join("node.json");
-        let text = fs::read(&path).with_context(|| {
-            format!("lab {} has no node {name}: `lab node add {name}` makes it", lab.name())
-        })?;
-        let state = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        if !path.exists() {
+            bail!("lab {} has no node {name}", lab.name());
+        }
+        let state = serde_json::from_slice(&fs::read(&path)?).with_context(|| path.display().to_string())?;
         Ok(Self { lab: lab.clone(), name: name.to_owned(), state })
     }
 
@@ -164,6 +169,17 @@ impl Node {
     #[must_use]
     pub fn is_on(&self) -> bool {
         machine::is_on(self)
+    }
+
+    /// Which of its programs are not running.
+    pub fn dead_programs(&self) -> Result<Vec<String>> {
+        let mut dead = Vec::new();
+        for program in [Tool::Containerd, Tool::Kubelet, Tool::KubeProxy] {
+            if !machine::runs(self, program)? {
+                dead.push(program.name());
+            }
+        }
+        Ok(dead)
     }
 
     /// Whether it was made to the end. One that was not can only be removed, or added again.

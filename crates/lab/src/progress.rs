@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a long step says that it is still alive when nobody sees a spinner.
+/// When a step first says that it is under way, and how often it repeats it, where nobody sees a spinner.
+const FIRST_WORD: Duration = Duration::from_secs(2);
 const REMINDER: Duration = Duration::from_secs(30);
 
 /// A step that is under way. Dropped without [`Step::done`], it says nothing: the error will.
@@ -49,8 +50,10 @@ fn remind(text: &str) -> (Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = mpsc::channel::<()>();
     let (text, started) = (text.to_owned(), Instant::now());
     let thread = std::thread::spawn(move || {
-        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(REMINDER) {
+        let mut pause = FIRST_WORD;
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
             eprintln!("{text}: {} s so far", started.elapsed().as_secs());
+            pause = REMINDER;
         }
     });
     (stop, thread)

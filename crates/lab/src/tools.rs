@@ -132,7 +132,8 @@ const MODULES: &[Module] = &[
 
 impl Tool {
     /// The name of its program.
-    pub(crate) fn name(self) -> String {
+    #[must_use]
+    pub fn name(self) -> String {
         clap::ValueEnum::to_possible_value(&self).map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
@@ -153,9 +154,9 @@ impl Tool {
         }
     }
 
-    /// The same, by its name.
-    pub(crate) fn is_daemon_name(name: &str) -> bool {
-        <Self as clap::ValueEnum>::from_str(name, false).is_ok_and(Self::is_daemon)
+    /// All of them.
+    pub fn daemons() -> impl Iterator<Item = Self> {
+        <Self as clap::ValueEnum>::value_variants().iter().copied().filter(|tool| tool.is_daemon())
     }
 
     /// Name of the folder, below [`Home::tools`], that its program is in. It changes with any pin.

@@ -5,6 +5,9 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use common::{Pod, eventually, lab_with_nodes};
 use lab::Lab;
@@ -22,7 +25,9 @@ fn a_cluster_of_two_nodes_works() {
     helm_installs_and_removes_a_chart(&lab);
     a_webhook_in_a_pod_is_called(&lab);
     the_audit_log_tells_who_wrote_what(&lab);
+    traffic_goes_on_while_other_nodes_come_and_go(&lab, &one, &two);
     the_control_plane_survives_a_restart_of_the_api_server(&lab, &one);
+    up_restarts_what_died_and_keeps_the_rest(&lab);
 }
 
 fn a_pod_reaches_dns_the_api_and_another_pod(lab: &Lab, here: &Pod, there: &Pod) {
@@ -159,4 +164,34 @@ fn the_control_plane_survives_a_restart_of_the_api_server(lab: &Lab, pod: &Pod) 
     lab.restart(lab::Component::ApiServer).unwrap();
     assert!(lab.is_well());
     eventually("DNS after the restart", || pod.probe(&["dns", NAME]));
+}
+
+fn traffic_goes_on_while_other_nodes_come_and_go(lab: &Lab, here: &Pod, there: &Pod) {
+    let done = AtomicBool::new(false);
+    let address = format!("{}:8080", there.address);
+    thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                here.probe(&["tcp", &address]).unwrap();
+            }
+        });
+        for _ in 0..2 {
+            let other = lab.add_node("n3").start().unwrap();
+            other.reboot().unwrap();
+            other.remove().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        traffic.join().unwrap();
+    });
+}
+
+fn up_restarts_what_died_and_keeps_the_rest(lab: &Lab) {
+    lab.kubectl(["create", "configmap", "kept"]).unwrap();
+    let components = lab.components().unwrap();
+    let scheduler = components.iter().find(|component| component.name == "kube-scheduler").unwrap();
+    let pid = scheduler.pid.unwrap().to_string();
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    common::builder("cluster").nodes(2).up().unwrap();
+    assert!(lab.is_well());
+    lab.kubectl(["get", "configmap", "kept"]).unwrap();
 }

@@ -43,8 +43,8 @@ impl LabBuilder {
         self
     }
 
-    /// Makes the lab, or completes it: if it is up and well, only missing nodes are added. What an interrupted or
-    /// broken lab of the same name left behind is removed first.
+    /// Makes the lab, or completes it: what died of its control plane is started again, and missing nodes are added.
+    /// What an interrupted run left under this name, or one that the machine's reboot ended, is removed first.
     pub fn up(self) -> Result<Lab> {
         self.check()?;
         tools::ensure(&self.home, tools::CONTROL_PLANE)?;
@@ -53,7 +53,7 @@ impl LabBuilder {
         }
         let _lock = self.home.lock_lab(&self.name)?;
         let mut lab = match Lab::find(&self.home, &self.name)? {
-            Some(lab) if lab.is_well() => self.accept(lab)?,
+            Some(lab) if lab.can_go_on()? => self.accept(lab)?,
             Some(lab) => {
                 eprintln!("lab {}: removing what an earlier run left behind", self.name);
                 lab.remove()?;
@@ -71,7 +71,10 @@ impl LabBuilder {
         names::check("lab", &self.name)?;
         ensure!(self.nodes <= MAX_NODES, "a lab can have {MAX_NODES} nodes at the most, not {}", self.nodes);
         for (component, _) in &self.flags {
-            ensure!(Tool::is_daemon_name(component), "{component:?} is not a component of the cluster");
+            ensure!(
+                Tool::daemons().any(|tool| tool.name() == *component),
+                "{component:?} is not a component of the cluster"
+            );
         }
         if self.nodes > 0 && !host::is_root() {
             bail!(
@@ -86,6 +89,7 @@ impl LabBuilder {
         if !self.flags.is_empty() && self.flags != lab.state.flags {
             bail!("lab {} is up with other flags: `lab down --name {0}` first", self.name);
         }
+        control_plane::revive(&lab)?;
         Ok(lab)
     }
 
@@ -158,7 +162,7 @@ impl LabBuilder {
         for number in 1..=self.nodes {
             let name = format!("n{number}");
             match lab.nodes()?.into_iter().find(|node| node.name() == name && node.is_complete()) {
-                Some(node) if node.is_on() => {}
+                Some(node) if node.is_on() && node.dead_programs()?.is_empty() => {}
                 Some(node) => started.push(node.switch_on_again_locked()?),
                 None => started.push(lab.add_node(&name).switch_on_locked()?),
             }
