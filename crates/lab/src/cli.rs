@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_knows_every_command_and_every_fault() {
+    fn the_readme_knows_every_command_every_fault_and_the_probe() {
         let readme = include_str!("../README.md");
         let mut words = vec![<Cli as clap::CommandFactory>::command()];
         while let Some(command) = words.pop() {
@@ -277,6 +277,9 @@ mod tests {
             assert!(readme.contains(&format!("`{name}")) || readme.contains(&format!(" {name} ")), "{name}");
             words.extend(command.get_subcommands().cloned());
         }
+        let probe = include_str!("../tools/probe/main.go");
+        let usage = probe.split('`').nth(1).unwrap();
+        assert!(readme.contains(usage.trim_end()), "the usage of the probe");
         for fault in <Fault as clap::ValueEnum>::value_variants() {
             let name = clap::ValueEnum::to_possible_value(fault).unwrap();
             assert!(readme.contains(&format!("| `{}` |", name.get_name())), "{fault:?}");

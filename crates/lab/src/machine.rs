@@ -155,8 +155,11 @@ pub(crate) fn wait_watching<T>(
         }
         Ok(look()?.map(Ok))
     });
-    waited
-        .with_context(|| programs.iter().map(|program| last_words(*program)).collect::<Vec<_>>().join("\n"))?
+    // The reason first: the logs are long.
+    waited.map_err(|err| {
+        let logs: Vec<_> = programs.iter().map(|program| last_words(*program)).collect();
+        anyhow!("{err:#}\n{}", logs.join("\n"))
+    })?
 }
 
 /// Waits until pods of the node can reach the API server by its ClusterIP.
