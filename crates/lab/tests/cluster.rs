@@ -167,6 +167,14 @@ fn the_control_plane_survives_a_restart_of_the_api_server(lab: &Lab, pod: &Pod) 
 }
 
 fn traffic_goes_on_while_other_nodes_come_and_go(lab: &Lab, here: &Pod, there: &Pod) {
+    // Random hardware addresses would make the router change its own only now and then, so look at the cause too.
+    here.probe(&["tcp", &format!("{}:8080", there.address)]).unwrap();
+    let neighbours = lab.node("n1").unwrap().exec(["ip", "neigh"]).unwrap();
+    let router =
+        neighbours.lines().find(|line| line.starts_with("10.77.") && line.contains(".2 dev eth0")).unwrap();
+    let number: u8 = router.split('.').nth(2).unwrap().parse().unwrap();
+    assert!(router.contains(&format!("lladdr 02:00:0a:4d:{number:02x}:02")), "{router}");
+
     let done = AtomicBool::new(false);
     let address = format!("{}:8080", there.address);
     thread::scope(|scope| {
