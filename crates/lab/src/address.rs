@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// How many labs can run on one machine.
 pub(crate) const SLOTS: u8 = 16;
 /// How many nodes a lab can have: each takes an address and a /24 for its pods.
-pub(crate) const MAX_NODES: u8 = 200;
+pub const MAX_NODES: u8 = 200;
 
 /// Ports of the control plane; every lab has an address of its own, so the ports are the same for all.
 /// They are not the usual ones, because something on the machine may hold those on all addresses.

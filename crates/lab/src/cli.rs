@@ -29,7 +29,7 @@ enum Verb {
     /// Make a cluster, or complete it; what an interrupted run left behind is removed first
     Up {
         /// How many nodes: n1, n2, ...; 0 needs no root and gives a control plane only
-        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(..=200))]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(..=i64::from(lab::MAX_NODES)))]
         nodes: u8,
         /// An extra flag for a component, for example kube-controller-manager=--node-monitor-grace-period=20s
         #[arg(long = "flag", value_name = "COMPONENT=FLAG", value_parser = component_flag)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fs_err as fs;
+use serde::Serialize;
 
 /// The folder of all labs of one user: `$LAB_HOME`, or `kube-node-ready-lab` in the user's cache folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +78,13 @@ impl Home {
         fs::create_dir_all(&folder)?;
         Ok(fs::File::create(folder.join(name))?.into_parts().0)
     }
+}
+
+/// Writes a state file. It is renamed into place: a reader, or a crash, never sees half of it.
+pub(crate) fn save_state(path: &Path, state: &impl Serialize) -> Result<()> {
+    let fresh = path.with_extension("json.new");
+    fs::write(&fresh, serde_json::to_vec_pretty(state)?)?;
+    Ok(fs::rename(&fresh, path)?)
 }
 
 /// Bytes as file names show them.

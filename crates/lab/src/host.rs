@@ -61,11 +61,11 @@ pub(crate) fn ensure_ready_for_network() -> Result<()> {
 
 /// Makes sure that nodes can run here.
 pub(crate) fn ensure_ready_for_nodes() -> Result<()> {
-    let mut missing = missing_packages(FOR_NODES);
+    let mut missing = missing_packages(FOR_NETWORK);
+    missing.extend(missing_packages(FOR_NODES));
     if cni_folder().is_none() {
         missing.push(CNI_PACKAGE);
     }
-    ensure_ready_for_network()?;
     ensure(&missing)
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::address::{Addresses, Reach, port};
 use crate::audit::{self, AuditEvent};
 use crate::control_plane::Component;
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::node::{Node, NodeBuilder};
 use crate::pki::{Pair, Pki};
 use crate::progress::Step;
@@ -309,10 +309,7 @@ impl Lab {
     }
 
     fn save(&self) -> Result<()> {
-        // Renamed into place: a reader, or a crash, never sees half of it.
-        let fresh = self.folder().join("lab.json.new");
-        fs::write(&fresh, serde_json::to_vec_pretty(&self.state)?)?;
-        Ok(fs::rename(&fresh, self.folder().join("lab.json"))?)
+        home::save_state(&self.folder().join("lab.json"), &self.state)
     }
 
     pub(crate) fn home(&self) -> &Home {

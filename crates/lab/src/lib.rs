@@ -41,6 +41,7 @@ mod process;
 mod progress;
 mod tools;
 
+pub use address::MAX_NODES;
 pub use audit::AuditEvent;
 pub use control_plane::Component;
 pub use fault::Fault;

@@ -13,7 +13,7 @@ use crate::lab::{self, Lab};
 use crate::names::{self, Label, Taint};
 use crate::progress::Step;
 use crate::tools::Tool;
-use crate::{host, machine, process};
+use crate::{home, host, machine, process};
 
 const READY_LIMIT: Duration = Duration::from_mins(2);
 const BOOT_ID: &str = "jsonpath={.status.nodeInfo.bootID}";
@@ -282,9 +282,7 @@ impl Node {
     }
 
     fn save(&self) -> Result<()> {
-        let fresh = self.folder().join("node.json.new");
-        fs::write(&fresh, serde_json::to_vec_pretty(&self.state)?)?;
-        Ok(fs::rename(&fresh, self.folder().join("node.json"))?)
+        home::save_state(&self.folder().join("node.json"), &self.state)
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{builder, eventually, home, lab_with_nodes};
+use common::{builder, eventually, home, lab_with_nodes, ready};
 use lab::Tool;
 
 const NOBODY: u32 = 65534;
@@ -46,8 +46,7 @@ metadata: { name: fake, annotations: { kwok.x-k8s.io/node: fake }, labels: { typ
     )
     .unwrap();
     eventually("the simulated node to be Ready", || {
-        let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-        let seen = lab.kubectl(["get", "node", "fake", "-o", ready])?;
+        let seen = ready(&lab, "fake")?;
         anyhow::ensure!(seen == "True", "Ready is {seen:?}");
         Ok(())
     });

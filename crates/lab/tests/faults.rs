@@ -6,7 +6,7 @@ mod common;
 
 use std::thread;
 
-use common::{Pod, eventually, lab_with_nodes};
+use common::{Pod, eventually, lab_with_nodes, ready};
 use lab::{Fault, Lab};
 
 /// A question a pod asks the network, by name.
@@ -39,16 +39,17 @@ fn every_fault_breaks_its_own_thing_on_its_own_node_and_heals() {
             anyhow::ensure!(lease(&lab)? > renewed, "the last renewal was at {renewed}");
             Ok(())
         });
-        let ready = lab.kubectl(["get", "node", "n1", "-o", READY]).unwrap();
-        assert_eq!(ready, "True", "{fault:?}: the node must go on saying that it is Ready");
+        assert_eq!(
+            ready(&lab, "n1").unwrap(),
+            "True",
+            "{fault:?}: the node must go on saying that it is Ready"
+        );
         node.heal().unwrap();
         for pod in [&broken, &sound] {
             everything_but(&[], &format!("after {fault:?} was healed"), &questions, pod);
         }
     }
 }
-
-const READY: &str = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
 
 fn questions(lab: &Lab, server: &Pod) -> Vec<Question> {
     let service = |namespace: &str, name: &str| {

@@ -86,6 +86,9 @@ fn a_lab_that_was_made_anew_is_not_ended_by_an_old_handle() {
     assert!(refused.contains("made anew, by another process"), "{refused}");
     old.down().unwrap();
     assert!(new.is_well());
+    let refused = builder("anew").temporary().unwrap_err().to_string();
+    assert!(refused.contains("is in use by another test"), "{refused}");
+    assert!(new.is_well());
 }
 
 /// Runs this test again in fresh namespaces, where everything that comes and goes is the lab's doing.

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::process::Stdio;
 use std::thread;
 
-use common::{Pod, builder, eventually};
+use common::{Pod, builder, eventually, ready};
 use lab::{Lab, Tool};
 use serde_json::Value;
 
@@ -93,8 +93,7 @@ fn a_killed_node_becomes_not_ready_and_can_be_started_again(lab: &Lab) {
     let off = node.exec(["true"]).unwrap_err().to_string();
     assert!(off.contains("node n1 is switched off"), "{off}");
     eventually("the node to become NotReady", || {
-        let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-        let seen = lab.kubectl(["get", "node", "n1", "-o", ready])?;
+        let seen = ready(lab, "n1")?;
         anyhow::ensure!(seen == "Unknown", "Ready is {seen}");
         Ok(())
     });

@@ -43,6 +43,11 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result
     }
 }
 
+/// What the Ready condition of a node says: `True`, `False`, `Unknown`, or nothing.
+pub(crate) fn ready(lab: &Lab, node: &str) -> anyhow::Result<String> {
+    lab.kubectl(["get", "node", node, "-o", "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}"])
+}
+
 /// A pod of the lab's probe on one node, serving on port 8080.
 pub(crate) struct Pod<'a> {
     lab: &'a Lab,
