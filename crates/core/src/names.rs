@@ -1,0 +1,43 @@
+//! Every name that other programs and people see on Kubernetes objects. No other file spells one out.
+
+/// Taint of the verification gate.
+pub const UNVERIFIED_TAINT: &str = "node-ready/unverified";
+/// Its value.
+pub const UNVERIFIED_VALUE: &str = "true";
+/// Label of a node that passed.
+pub const VERIFIED_LABEL: &str = "node-ready/verified";
+/// Its value.
+pub const VERIFIED_VALUE: &str = "true";
+/// Annotation on the node: what we know of it, as small versioned JSON.
+pub const STATE_ANNOTATION: &str = "node-ready/state";
+/// Annotation by which a person keeps our hands off one node.
+pub const PAUSED_ANNOTATION: &str = "node-ready/paused";
+/// Condition on the node: the verdict for people and other controllers.
+pub const CONDITION: &str = "NodeReadyVerified";
+
+/// Taint of the startup gate.
+pub const STARTUP_TAINT: &str = "startup.k8s.io/initializing";
+/// Its value.
+pub const STARTUP_VALUE: &str = "wait";
+/// Label of init pods, which open the startup gate.
+pub const INIT_POD_LABEL: &str = "startup.k8s.io/component";
+/// Its value.
+pub const INIT_POD_VALUE: &str = "init";
+/// Annotation by which an init pod says that it is done, whatever its readiness.
+pub const READY_ANNOTATION: &str = "startup.k8s.io/ready";
+/// Annotation on the node: when the startup gate opened, in unix seconds.
+pub const COMPLETED_ANNOTATION: &str = "startup.k8s.io/completedAt";
+
+/// The verification gate, where gates are named.
+pub const VERIFICATION_GATE: &str = "verification";
+
+/// A worker pod is called this and a hash of its node's UID.
+pub const WORKER_PREFIX: &str = "node-ready-worker-";
+
+/// Labels of control plane nodes.
+pub const CONTROL_PLANE_LABELS: [&str; 2] =
+    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+/// Karpenter's label with the name of the `NodePool` of a node.
+pub const KARPENTER_POOL_LABEL: &str = "karpenter.sh/nodepool";
+/// Karpenter's label for a node on which it has put the startup taints; before that it would restore them.
+pub const KARPENTER_REGISTERED_LABEL: &str = "karpenter.sh/registered";
