@@ -42,6 +42,11 @@ advisories: setup $(DENY) ## check dependencies against the advisory database, w
 test-unit: setup ## run the tests that need no cluster
 	$(CARGO) test --workspace --lib --bins --examples
 	$(CARGO) test --workspace --doc
+	$(CARGO) test -p knr-core --test '*'
+
+.PHONY: generate
+generate: setup ## write docs/config.md and docs/config.schema.json anew, from the code
+	$(CARGO) run --quiet -p knr-core --example generate
 
 .PHONY: test-lab
 test-lab: setup ## run the tests on real clusters; needs root

@@ -1,3 +1,30 @@
-//! The rules.
+//! The rules of kube-node-ready: what is known of a cluster in, what to do about it out.
+//!
+//! Nothing in here has a clock, a network or a Kubernetes client. Time is an argument, facts come in as plain
+//! [`view`]s, and every effect is an [`action::Action`] that somebody else carries out. So the same code runs in
+//! the product and, a million times over, in the simulation.
+//!
+//! | to find | look in |
+//! |---|---|
+//! | the life of a node | [`decide`] |
+//! | limits over all nodes, orders under way, timers | [`engine`] |
+//! | what we keep on a node | [`state`] |
+//! | what a worker says and what that means | [`report`], [`verdict`] |
+//! | how a node is changed without hurting anybody | [`patch`] |
+//! | what people are told | [`explain`] |
+//! | the configuration file | [`config`] |
+//! | every label, taint and annotation | [`names`] |
 
+pub mod action;
+pub mod config;
+pub mod decide;
+pub mod engine;
+pub mod explain;
+pub mod ids;
 pub mod names;
+pub mod patch;
+pub mod report;
+pub mod state;
+pub mod verdict;
+pub mod view;
+pub mod world;

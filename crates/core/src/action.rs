@@ -1,0 +1,211 @@
+//! Everything that we can ever do to a cluster.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use crate::ids::{NodeRef, Uid, Version, WorkerRef};
+use crate::names;
+use crate::patch::NodePatch;
+use crate::view::{ClaimRef, Condition, LedgerEntry, Purpose, Stamp};
+
+/// One write: exactly one call to the API server. Nothing else writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Make a worker. Its name follows from the node's UID, so there can never be two of them at once.
+    StartWorker {
+        /// What it is for.
+        stamp: Stamp,
+    },
+    /// Delete a worker, if it still is this one.
+    RemoveWorker {
+        /// The node it was for.
+        node: NodeRef,
+        /// The worker.
+        worker: WorkerRef,
+        /// Why, in one phrase.
+        why: &'static str,
+    },
+    /// Taint off, label on, state recorded: one patch.
+    OpenGate {
+        /// The node.
+        node: NodeRef,
+        /// The gate.
+        gate: String,
+        /// The change.
+        patch: NodePatch,
+        /// What to tell once it is done.
+        news: News,
+    },
+    /// Taint on, label off, state recorded: one patch.
+    CloseGate {
+        /// The node.
+        node: NodeRef,
+        /// The gate.
+        gate: String,
+        /// The reason for it, without which no node is closed.
+        because: Closing,
+        /// The change.
+        patch: NodePatch,
+        /// What to tell once it is done.
+        news: News,
+    },
+    /// Record what came of a worker; gates stay as they are.
+    Record {
+        /// The node.
+        node: NodeRef,
+        /// The change.
+        patch: NodePatch,
+        /// What to tell once it is done.
+        news: Option<News>,
+    },
+    /// Show the verdict as a condition of the node.
+    SetCondition {
+        /// The node.
+        node: NodeRef,
+        /// The condition.
+        condition: Condition,
+    },
+    /// Tell people, by an event on the node.
+    Tell {
+        /// The node.
+        node: NodeRef,
+        /// What.
+        news: News,
+    },
+    /// Take the right to delete one node, before deleting it.
+    ReserveDeletion {
+        /// The node.
+        node: NodeRef,
+        /// The ledger on which this decision rests; the write is refused if it has changed.
+        version: Version,
+        /// The ledger as it will be.
+        entries: Vec<LedgerEntry>,
+    },
+    /// Delete a node, if it is still exactly what was seen.
+    DeleteNode {
+        /// The node.
+        node: NodeRef,
+        /// Its version at the time of the decision; any change since then asks for another decision.
+        version: Version,
+        /// Karpenter's claim, to be deleted in place of the node so that the machine goes too.
+        claim: Option<ClaimRef>,
+    },
+}
+
+/// Why a node is closed. There is no other reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// It was verified, had to be verified again, and failed.
+    FailedAgain,
+    /// It was restarted, and such nodes are to be closed.
+    Rebooted,
+    /// It never had the gate, is idle, and such nodes are to be closed.
+    Backfill,
+}
+
+/// What people are told, as an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    /// One word.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+    /// Something to look at.
+    pub warning: bool,
+}
+
+impl Action {
+    /// The node which this is about.
+    #[must_use]
+    pub fn node(&self) -> &NodeRef {
+        match self {
+            Self::StartWorker { stamp } => &stamp.node,
+            Self::RemoveWorker { node, .. }
+            | Self::OpenGate { node, .. }
+            | Self::CloseGate { node, .. }
+            | Self::Record { node, .. }
+            | Self::SetCondition { node, .. }
+            | Self::Tell { node, .. }
+            | Self::ReserveDeletion { node, .. }
+            | Self::DeleteNode { node, .. } => node,
+        }
+    }
+
+    /// What to tell people once this is done.
+    #[must_use]
+    pub fn news(&self) -> Option<&News> {
+        match self {
+            Self::OpenGate { news, .. } | Self::CloseGate { news, .. } => Some(news),
+            Self::Record { news, .. } => news.as_ref(),
+            Self::StartWorker { .. }
+            | Self::RemoveWorker { .. }
+            | Self::SetCondition { .. }
+            | Self::Tell { .. }
+            | Self::ReserveDeletion { .. }
+            | Self::DeleteNode { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StartWorker { stamp } => {
+                let Stamp { node, serial, attempt, purpose, .. } = stamp;
+                match purpose {
+                    Purpose::Verify => write!(f, "start worker {serial} of {node}, attempt {attempt}"),
+                    Purpose::Reference => write!(f, "start worker {serial} of {node} for reference"),
+                }
+            }
+            Self::RemoveWorker { node, why, .. } => write!(f, "remove worker of {node}: {why}"),
+            Self::OpenGate { node, gate, .. } => write!(f, "open {gate} of {node}"),
+            Self::CloseGate { node, gate, because, .. } => {
+                write!(f, "close {gate} of {node}: {because}")
+            }
+            Self::Record { node, news: Some(news), .. } => write!(f, "record on {node}: {}", news.message),
+            Self::Record { node, news: None, .. } => write!(f, "record on {node}"),
+            Self::SetCondition { node, condition } => {
+                write!(f, "set condition of {node}: {:?} {}", condition.status, condition.reason)
+            }
+            Self::Tell { node, news } => write!(f, "tell about {node}: {}", news.message),
+            Self::ReserveDeletion { node, .. } => write!(f, "reserve the deletion of {node}"),
+            Self::DeleteNode { node, claim: None, .. } => write!(f, "delete {node}"),
+            Self::DeleteNode { node, claim: Some(claim), .. } => {
+                write!(f, "delete {node} by its claim {}", claim.name)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Closing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FailedAgain => "failed when verified again",
+            Self::Rebooted => "restarted",
+            Self::Backfill => "never had the gate and is idle",
+        })
+    }
+}
+
+/// The name of the worker of a node. Node names reach 253 characters and pod names must not depend on them.
+#[must_use]
+pub fn worker_name(node: &Uid) -> String {
+    let digest = Sha256::digest(node.as_str().as_bytes());
+    let (head, _) = digest.split_at(8);
+    let hash = head.iter().fold(0u64, |hash, byte| hash << 8 | u64::from(*byte));
+    format!("{}{hash:016x}", names::WORKER_PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_worker_depends_on_the_uid_alone() {
+        let name = worker_name(&"0c9f0a3e-7c0d-4a0e-9e55-4f4f4e1b6a11".into());
+        assert_eq!(name, worker_name(&"0c9f0a3e-7c0d-4a0e-9e55-4f4f4e1b6a11".into()));
+        assert_ne!(name, worker_name(&"0c9f0a3e-7c0d-4a0e-9e55-4f4f4e1b6a12".into()));
+        assert!(name.starts_with("node-ready-worker-") && name.len() == 34, "{name}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The `worker` section.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use schemars::{JsonSchema, Schema, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::format;
+use super::nodes::Effect;
+
+/// A Kubernetes object that is passed on as it was written. The API server knows its fields; we do not.
+pub type RawObject = serde_json::Map<String, serde_json::Value>;
+
+/// The worker: the pod that runs the checks on a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Worker {
+    /// The image of the worker.
+    pub image: Image,
+    /// Namespace in which workers run.
+    #[schemars(regex(pattern = format::DNS_LABEL.pattern))]
+    pub namespace: String,
+    /// Service account of the worker. It needs no permission that the checks do not need.
+    #[schemars(regex(pattern = format::DNS_SUBDOMAIN.pattern))]
+    pub service_account_name: String,
+    /// Seconds a worker may take for all its checks. A worker that takes longer counts as failed.
+    #[schemars(range(min = 1, max = 3600))]
+    pub timeout_seconds: u32,
+    /// Seconds a worker may stay pending while its image is pulled and its network is set up. After that the
+    /// attempt counts as failed.
+    #[schemars(range(min = 1, max = 3600))]
+    pub pending_timeout_seconds: u32,
+    /// Seconds one check may take. Not more than `timeoutSeconds`.
+    #[schemars(range(min = 1, max = 3600))]
+    pub check_timeout_seconds: u32,
+    /// DNS names or IP addresses that the DNS check looks up. All of them must succeed.
+    #[schemars(length(min = 1), inner(regex(pattern = format::DOMAIN_OR_ADDRESS.pattern)))]
+    pub dns_test_domains: Vec<String>,
+    /// Whether the network check also connects straight to the pods behind a Service, not only to the Service.
+    pub connectivity_matrix: bool,
+    /// How a worker gets onto its node.
+    pub placement: Placement,
+    /// Priority class of the worker. Empty: the default of the cluster.
+    #[schemars(regex(pattern = format::DNS_SUBDOMAIN_OR_EMPTY.pattern))]
+    pub priority_class_name: String,
+    /// Taints the worker tolerates beyond those of the gates, in the form Kubernetes uses in pods.
+    pub tolerations: Vec<Toleration>,
+    /// What the worker asks for and may use.
+    pub resources: Resources,
+    /// Checks of your own: Kubernetes containers that run before the built-in checks, in this order. One that
+    /// fails fails the node. Each needs a `name` and an `image`.
+    #[schemars(schema_with = "containers")]
+    pub init_containers: Vec<RawObject>,
+    /// Kubernetes volumes that the init containers mount. Each needs a `name`.
+    #[schemars(schema_with = "volumes")]
+    pub volumes: Vec<RawObject>,
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self {
+            image: Image::default(),
+            namespace: "kube-system".to_owned(),
+            service_account_name: "kube-node-ready-worker".to_owned(),
+            timeout_seconds: 300,
+            pending_timeout_seconds: 120,
+            check_timeout_seconds: 10,
+            dns_test_domains: vec!["kubernetes.default.svc.cluster.local".to_owned()],
+            connectivity_matrix: true,
+            placement: Placement::Direct,
+            priority_class_name: String::new(),
+            tolerations: Vec::new(),
+            resources: Resources::default(),
+            init_containers: Vec::new(),
+            volumes: Vec::new(),
+        }
+    }
+}
+
+impl Worker {
+    /// How long a worker may take for all its checks.
+    #[must_use]
+    pub fn timeout(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.timeout_seconds.into())
+    }
+
+    /// How long a worker may stay pending.
+    #[must_use]
+    pub fn pending_timeout(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.pending_timeout_seconds.into())
+    }
+
+    /// How long one check may take.
+    #[must_use]
+    pub fn check_timeout(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.check_timeout_seconds.into())
+    }
+}
+
+fn containers(_: &mut schemars::SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "pattern": format::DNS_LABEL.pattern },
+                "image": { "type": "string", "minLength": 1 },
+            },
+            "required": ["name", "image"],
+        },
+    })
+}
+
+fn volumes(_: &mut schemars::SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": { "name": { "type": "string", "pattern": format::DNS_LABEL.pattern } },
+            "required": ["name"],
+        },
+    })
+}
+
+/// The image of the worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Image {
+    /// Registry and name of the image, without a tag.
+    #[schemars(regex(pattern = format::IMAGE_REPOSITORY.pattern))]
+    pub repository: String,
+    /// Tag of the image, with or without a digest: `1.2.0` or `1.2.0@sha256:…`. Empty: the version of the
+    /// controller.
+    #[schemars(regex(pattern = format::IMAGE_TAG_OR_EMPTY.pattern))]
+    pub tag: String,
+    /// When the kubelet pulls the image.
+    pub pull_policy: PullPolicy,
+    /// Names of the secrets, in the namespace of the worker, with which the image is pulled.
+    #[schemars(inner(regex(pattern = format::DNS_SUBDOMAIN.pattern)))]
+    pub pull_secrets: Vec<String>,
+}
+
+impl Default for Image {
+    fn default() -> Self {
+        Self {
+            repository: "ghcr.io/kube-node-ready/kube-node-ready".to_owned(),
+            tag: String::new(),
+            pull_policy: PullPolicy::IfNotPresent,
+            pull_secrets: Vec::new(),
+        }
+    }
+}
+
+/// When an image is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PullPolicy {
+    /// If the node does not have it.
+    IfNotPresent,
+    /// At every start.
+    Always,
+    /// Not at all: the node must have it.
+    Never,
+}
+
+/// How a worker gets onto its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Placement {
+    /// The controller names the node in the pod. Works on a node that the scheduler avoids for any reason.
+    Direct,
+    /// The scheduler places it, by a node affinity. Keeps the scheduler's count of the node's resources.
+    Scheduler,
+}
+
+/// What the worker asks for and may use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Resources {
+    /// Kubernetes quantities the worker asks for, by resource.
+    #[schemars(schema_with = "quantities")]
+    pub requests: BTreeMap<String, String>,
+    /// Kubernetes quantities the worker may not exceed, by resource. There is no limit on `cpu` by default: a
+    /// throttled check could condemn a healthy node.
+    #[schemars(schema_with = "quantities")]
+    pub limits: BTreeMap<String, String>,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+        };
+        Self { requests: map(&[("cpu", "50m"), ("memory", "64Mi")]), limits: map(&[("memory", "128Mi")]) }
+    }
+}
+
+fn quantities(_: &mut schemars::SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": { "type": "string", "pattern": format::QUANTITY.pattern },
+    })
+}
+
+/// A taint the worker tolerates. The fields mean what they mean in a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Toleration {
+    /// Key of the taint. Without it `operator` must be `Exists`, and every taint is tolerated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = format::LABEL_KEY.pattern))]
+    pub key: Option<String>,
+    /// How `value` is compared. Without it: `Equal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<TolerationOperator>,
+    /// Value of the taint, for `Equal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = format::LABEL_VALUE.pattern))]
+    pub value: Option<String>,
+    /// Effect of the taint. Without it: every effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// Seconds a `NoExecute` taint is tolerated. Without it: for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86400))]
+    pub toleration_seconds: Option<u32>,
+}
+
+/// How the value of a toleration is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TolerationOperator {
+    /// The values are equal.
+    Equal,
+    /// Any value.
+    Exists,
+}

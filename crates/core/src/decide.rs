@@ -1,0 +1,146 @@
+//! What to do about one node, from what is known of it. Pure: the same knowledge gives the same decision.
+
+mod deletion;
+mod scope;
+mod startup;
+mod subject;
+mod tidy;
+mod trial;
+mod verification;
+
+use jiff::Timestamp;
+
+use crate::action::Action;
+use crate::config::Config;
+use crate::explain::{Door, Explanation, Phase};
+use crate::ids::NodeRef;
+use crate::view::Stamp;
+use crate::world::{NodeEntry, World};
+pub use deletion::Census;
+use scope::Scope;
+use subject::Subject;
+
+/// What a decision may rest on, besides the node itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// Everything known of the cluster.
+    pub world: &'a World,
+    /// How the nodes are doing, all in all.
+    pub census: &'a Census,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What is to be done about a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// What to do now.
+    pub want: Want,
+    /// When to look again even if nothing is heard of the node.
+    pub wake: Option<Timestamp>,
+    /// Where the node stands.
+    pub explanation: Explanation,
+    /// The node's present worker is still wanted.
+    worker_is_wanted: bool,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Want {
+    /// Nothing.
+    Nothing,
+    /// This write.
+    Act(Action),
+    /// A worker, as soon as there is room for one.
+    Worker {
+        /// The worker to make.
+        stamp: Stamp,
+        /// Since when it has been wanted: who waits longest comes first.
+        due: Timestamp,
+    },
+    /// To know whether the checks pass on some verified node.
+    Reference,
+    /// To see the node and its worker as they are now, not as a watch told it.
+    Reread(NodeRef),
+    /// To know what runs on the node.
+    Occupancy(NodeRef),
+}
+
+impl Decision {
+    fn new(explanation: Explanation) -> Self {
+        Self { want: Want::Nothing, wake: None, explanation, worker_is_wanted: false }
+    }
+
+    fn wants(mut self, want: Want) -> Self {
+        self.want = want;
+        self
+    }
+
+    fn keeps_worker(mut self) -> Self {
+        self.worker_is_wanted = true;
+        self
+    }
+
+    fn acts(self, action: Action) -> Self {
+        self.wants(Want::Act(action))
+    }
+
+    fn wakes(mut self, at: Timestamp) -> Self {
+        self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
+        self
+    }
+}
+
+/// Decides about one node.
+#[must_use]
+pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
+    let Some(view) = &entry.view else {
+        return tidy::orphans(cx, entry);
+    };
+    let subject = Subject { cx, entry, view, state: entry.state.as_ref() };
+    match scope::of(&subject) {
+        Scope::Deleting => {
+            Decision::new(Explanation::new(Phase::Deleting, subject.door(), "the node is being deleted"))
+        }
+        Scope::Paused(why) => Decision::new(subject.explain(subject.phase(), format!("paused: {why}"))),
+        Scope::Excluded(why) => {
+            let why = format!("left alone: {why}{}", subject.orphaned_gates());
+            let decision = Decision::new(Explanation::new(Phase::OutOfScope, subject.door(), why));
+            match tidy::spent_worker(&subject, false) {
+                Some(action) => decision.acts(action),
+                None => decision,
+            }
+        }
+        Scope::Ours => in_scope(&subject),
+    }
+}
+
+/// Gates first, the verification gate before the others; then what is left to tidy up.
+fn in_scope(subject: &Subject<'_>) -> Decision {
+    let startup = startup::consider(subject);
+    let mut decision = verification::consider(subject);
+    if let Some(at) = startup.wake {
+        decision = decision.wakes(at);
+    }
+    if !startup.waiting.is_empty() {
+        let waiting = startup.waiting.join("; ");
+        decision.explanation.why = match decision.explanation.phase {
+            Phase::OutOfScope => waiting,
+            _ => format!("{}; {waiting}", decision.explanation.why),
+        };
+        decision.explanation.door = Door::Closed;
+    }
+    let action = match &decision.want {
+        Want::Act(_) => None,
+        Want::Worker { .. } => startup.action,
+        Want::Nothing | Want::Reference | Want::Reread(_) | Want::Occupancy(_) => {
+            startup.action.or_else(|| tidy::consider(subject, decision.worker_is_wanted))
+        }
+    };
+    match action {
+        Some(action) => decision.acts(action),
+        None => decision,
+    }
+}

@@ -1,0 +1,182 @@
+//! Nodes that never get fit: held, or deleted if that was asked for and everything speaks for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::subject::Subject;
+use super::{Decision, Want, scope};
+use crate::action::Action;
+use crate::ids::NodeName;
+use crate::patch::PatchBuilder;
+use crate::state::{NodeState, Reference, StatePhase};
+use crate::verdict::Verdict;
+use crate::view::LedgerEntry;
+use crate::world::NodeEntry;
+
+/// The budget is for this long.
+const WINDOW: SignedDuration = SignedDuration::from_hours(1);
+/// If the checks fail on a verified node too, that is looked at again after this long.
+const SICK_FOR: SignedDuration = SignedDuration::from_mins(5);
+
+/// How the nodes are doing, all in all. Kept up to date node by node.
+#[derive(Debug, Default)]
+pub struct Census {
+    standings: BTreeMap<NodeName, Standing>,
+    managed: usize,
+    failing: usize,
+    proofs: BTreeSet<(Timestamp, Proof, NodeName)>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Standing {
+    managed: bool,
+    failing: bool,
+    proofs: Vec<(Timestamp, Proof)>,
+}
+
+/// What the checks said on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Proof {
+    Passed,
+    // The greater one, so that it wins where both were recorded at the same time.
+    Failed,
+}
+
+impl Census {
+    /// Takes note of how a node stands now.
+    pub fn note(&mut self, name: &NodeName, entry: Option<&NodeEntry>) {
+        let standing = entry.map(standing_of).unwrap_or_default();
+        let before = self.standings.get(name).cloned().unwrap_or_default();
+        if standing == before {
+            return;
+        }
+        self.managed = self.managed - usize::from(before.managed) + usize::from(standing.managed);
+        self.failing = self.failing - usize::from(before.failing) + usize::from(standing.failing);
+        for (at, proof) in before.proofs {
+            self.proofs.remove(&(at, proof, name.clone()));
+        }
+        for (at, proof) in &standing.proofs {
+            self.proofs.insert((*at, *proof, name.clone()));
+        }
+        if standing == Standing::default() {
+            self.standings.remove(name);
+        } else {
+            self.standings.insert(name.clone(), standing);
+        }
+    }
+
+    /// Verified nodes, on which checks can be run for comparison: those that proved themselves last come first.
+    pub fn lenders(&self) -> impl Iterator<Item = &NodeName> {
+        self.proofs.iter().rev().map(|(_, _, name)| name)
+    }
+
+    /// What the checks said last on any verified node since then.
+    fn latest_proof(&self, since: Timestamp) -> Option<(Timestamp, Proof)> {
+        self.proofs.last().filter(|(at, _, _)| *at >= since).map(|(at, proof, _)| (*at, *proof))
+    }
+
+    /// Most nodes fail at once: that is hardly the fault of each of them.
+    fn is_suspicious(&self, max_failing_percent: u32) -> bool {
+        self.failing > 1 && self.failing * 100 > self.managed * max_failing_percent as usize
+    }
+}
+
+fn standing_of(entry: &NodeEntry) -> Standing {
+    let (Some(view), Some(state)) = (&entry.view, &entry.state) else {
+        return Standing::default();
+    };
+    let lends = state.phase == StatePhase::Verified && state.boot == view.boot && !view.leaving;
+    let reference = state
+        .reference
+        .as_ref()
+        .map(|reference| (reference.at, if reference.pass { Proof::Passed } else { Proof::Failed }));
+    let proofs = lends.then(|| std::iter::once((state.at, Proof::Passed)).chain(reference).collect());
+    Standing {
+        managed: !view.leaving,
+        failing: state.phase == StatePhase::Failed && !view.leaving,
+        proofs: proofs.unwrap_or_default(),
+    }
+}
+
+/// A node that has used up its attempts. Each condition that is not met holds it, and is told.
+pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
+    let cx = subject.cx;
+    let limits = &cx.config.limits.deletion;
+    let told = subject.account(state);
+    let again = cx.now + cx.config.reconciliation.interval();
+    let hold = |why: String| {
+        let mut decision = Decision::new(told.clone()).wakes(again);
+        decision.explanation.why = format!("{}; not deleted: {why}", decision.explanation.why);
+        decision
+    };
+    if !cx.config.node_management.delete_failed_nodes {
+        return Decision::new(told);
+    }
+    if scope::is_control_plane(subject) {
+        return hold("it is a control plane node".to_owned());
+    }
+    if state.attempt < cx.config.reconciliation.max_retries {
+        return hold("there was no verdict, so it may not be its own fault".to_owned());
+    }
+    if cx.census.is_suspicious(limits.max_failing_percent) {
+        let (failing, managed) = (cx.census.failing, cx.census.managed);
+        return hold(format!("{failing} of {managed} nodes fail at once, the cluster itself is suspected"));
+    }
+    // A clock that was ahead when the failure was recorded must not put it out of reach.
+    let since = state.at.min(subject.entry.state_seen);
+    match cx.census.latest_proof(since) {
+        None => return hold("first the checks are run on a verified node".to_owned()).wants(Want::Reference),
+        Some((at, Proof::Failed)) if cx.now < at + SICK_FOR => {
+            return hold(
+                "the checks fail on a verified node too, the cluster itself is suspected".to_owned(),
+            );
+        }
+        Some((_, Proof::Failed)) => {
+            return hold("the checks failed on a verified node too".to_owned()).wants(Want::Reference);
+        }
+        Some((_, Proof::Passed)) => {}
+    }
+    reserve_or_delete(subject, hold)
+}
+
+fn reserve_or_delete(subject: &Subject<'_>, hold: impl Fn(String) -> Decision) -> Decision {
+    let cx = subject.cx;
+    let ledger = cx.world.ledger();
+    let (node, limits) = (&subject.view.id, &cx.config.limits.deletion);
+    let recent = |entry: &&LedgerEntry| cx.now.duration_since(entry.at) < WINDOW;
+    let mut entries: Vec<LedgerEntry> = ledger.entries.iter().filter(recent).cloned().collect();
+    if entries.iter().any(|entry| entry.node == *node) {
+        return hold("its deletion is under way".to_owned()).acts(Action::DeleteNode {
+            node: node.clone(),
+            version: subject.view.version,
+            claim: subject.view.claim.clone(),
+        });
+    }
+    let share = cx.census.managed * limits.max_percent as usize / 100;
+    let allowed = share.max(1).min(limits.max_per_hour as usize);
+    if entries.len() >= allowed {
+        return hold(format!("{} of {allowed} deletions in an hour are used up", entries.len()));
+    }
+    entries.push(LedgerEntry { node: node.clone(), at: cx.now });
+    let reserve = Action::ReserveDeletion { node: node.clone(), version: ledger.version, entries };
+    hold("its deletion is being reserved".to_owned()).acts(reserve)
+}
+
+/// Keeps what the checks said on a verified node. Whatever it is, the node stays open: this was not about it.
+pub(super) fn record_reference(subject: &Subject<'_>, verdict: &Verdict) -> Action {
+    let pass = match verdict {
+        Verdict::Pass => Some(true),
+        Verdict::Fail(_) => Some(false),
+        Verdict::Inconclusive(_) => None,
+    };
+    let at = subject.cx.now;
+    let before = subject.state.cloned().unwrap_or_else(|| subject.next_state());
+    let state = NodeState {
+        serial: before.serial.saturating_add(1),
+        reference: pass.map(|pass| Reference { pass, at }).or(before.reference.clone()),
+        ..before
+    };
+    let patch = PatchBuilder::new(subject.view).state(&state).build();
+    Action::Record { node: subject.view.id.clone(), patch, news: None }
+}

@@ -1,0 +1,55 @@
+//! What is left to do once the gates are as they should be.
+
+use super::subject::Subject;
+use super::{Context, Decision};
+use crate::action::Action;
+use crate::explain::{Door, Explanation, Phase};
+use crate::state::StatePhase;
+use crate::view::{Condition, ConditionStatus, WorkerView};
+use crate::world::NodeEntry;
+
+/// Shows the verdict, then removes workers that have told what they had to tell.
+pub(super) fn consider(subject: &Subject<'_>, worker_is_wanted: bool) -> Option<Action> {
+    condition(subject).or_else(|| spent_worker(subject, worker_is_wanted))
+}
+
+pub(super) fn remove(worker: &WorkerView, why: &'static str) -> Action {
+    Action::RemoveWorker { node: worker.stamp.node.clone(), worker: worker.id.clone(), why }
+}
+
+/// The condition follows from the state alone, so it is written once for each verdict.
+fn condition(subject: &Subject<'_>) -> Option<Action> {
+    let state = subject.state?;
+    let (status, reason) = match state.phase {
+        StatePhase::Verified => (ConditionStatus::True, "Verified"),
+        StatePhase::Failed => (ConditionStatus::False, state.cause.as_deref().unwrap_or("Failed")),
+        // A node that was never verified has no condition to correct.
+        StatePhase::Unverified if subject.view.condition.is_none() => return None,
+        StatePhase::Unverified => (ConditionStatus::Unknown, state.cause.as_deref().unwrap_or("Unverified")),
+    };
+    let condition =
+        Condition { status, reason: reason.to_owned(), message: subject.account(state).to_string() };
+    (subject.view.condition.as_ref() != Some(&condition))
+        .then(|| Action::SetCondition { node: subject.view.id.clone(), condition })
+}
+
+pub(super) fn spent_worker(subject: &Subject<'_>, is_wanted: bool) -> Option<Action> {
+    let is_needed = |worker: &WorkerView| is_wanted && worker.stamp.node == subject.view.id;
+    let mut spent = subject.entry.workers.values().map(|worker| &worker.view);
+    spent
+        .find(|worker| !worker.leaving && !is_needed(worker))
+        .map(|worker| remove(worker, "it is no longer needed"))
+}
+
+/// Workers whose node is gone. The garbage collector removes them too, some time.
+pub(super) fn orphans(cx: Context<'_>, entry: &NodeEntry) -> Decision {
+    let told = Explanation::new(Phase::OutOfScope, Door::Open, "the node is gone");
+    let decision = Decision::new(told);
+    let interval = cx.config.reconciliation.interval();
+    // The node may only be late: its own watch can be behind that of the workers.
+    match entry.workers.values().find(|worker| !worker.view.leaving) {
+        Some(worker) if cx.now < worker.since + interval => decision.wakes(worker.since + interval),
+        Some(worker) => decision.acts(remove(&worker.view, "its node is gone")),
+        None => decision,
+    }
+}

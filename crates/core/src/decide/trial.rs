@@ -1,0 +1,244 @@
+//! A node that has to prove itself: closed until it does, or open on probation until it fails.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::subject::Subject;
+use super::{Decision, Want, deletion, scope, startup, tidy, verification};
+use crate::action::{Action, Closing, News};
+use crate::explain::{Door, Phase, seconds};
+use crate::names;
+use crate::patch::PatchBuilder;
+use crate::state::{NodeState, StatePhase};
+use crate::verdict::{Fault, Verdict, judge};
+use crate::view::{Purpose, Stage};
+use crate::world::SeenWorker;
+
+/// The pod carries the deadline of the checks itself. This is added for the kubelet to act on it.
+const GRACE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How far a worker has come.
+pub(super) enum Progress {
+    Waiting {
+        phase: Phase,
+        why: String,
+        until: Timestamp,
+    },
+    /// It looks as if its time were over, but that may be because nothing was heard of it.
+    Unsure,
+    Over(Verdict),
+}
+
+/// Looks at a worker. All waiting is measured from when we first saw it so: other clocks are not ours to trust.
+pub(super) fn progress(subject: &Subject<'_>, worker: &SeenWorker) -> Progress {
+    let settings = &subject.cx.config.worker;
+    let (phase, limit, why, cause) = match &worker.view.stage {
+        Stage::Ended(_) if worker.view.host.as_ref() != Some(&subject.view.id.name) => {
+            return Progress::Over(Verdict::Inconclusive("the worker did not run on this node".to_owned()));
+        }
+        Stage::Ended(ending) => return Progress::Over(judge(ending)),
+        Stage::Pending(told) => {
+            let told = told.as_ref().map_or(String::new(), |told| format!(": {told}"));
+            let why = format!("the worker is not running yet{told}");
+            (Phase::Pending, settings.pending_timeout(), why, "WorkerPending")
+        }
+        Stage::Running => (
+            Phase::InProgress,
+            settings.timeout() + GRACE,
+            "the worker runs the checks".to_owned(),
+            "Timeout",
+        ),
+    };
+    let until = worker.since + limit;
+    if subject.cx.now < until {
+        Progress::Waiting { phase, why, until }
+    } else if subject.entry.reread.is_none_or(|at| at < until) {
+        Progress::Unsure
+    } else {
+        Progress::Over(Verdict::Fail(Fault::new(cause, format!("after {} {why}", seconds(limit)))))
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Trial<'a> {
+    pub(super) subject: &'a Subject<'a>,
+    /// Why a node that is open has to be proven again.
+    pub(super) probation: Option<&'static str>,
+}
+
+impl<'a> Trial<'a> {
+    pub(super) fn consider(self) -> Decision {
+        let subject = self.subject;
+        match subject.worker() {
+            Some(worker) if subject.is_current(&worker.view.stamp, Purpose::Verify) => {
+                self.follow(worker).keeps_worker()
+            }
+            Some(worker) if worker.view.leaving => self.waiting("an earlier worker has to be gone first"),
+            Some(worker) => self
+                .waiting("an earlier worker is removed first")
+                .acts(tidy::remove(&worker.view, "its result is not about the node as it is now")),
+            None if self.lost_its_worker() => self.record_inconclusive("the worker vanished"),
+            None => self.try_next(),
+        }
+    }
+
+    fn waiting(self, why: &str) -> Decision {
+        let why = match self.probation {
+            Some(probation) => format!("{probation}; {why}"),
+            None => why.to_owned(),
+        };
+        Decision::new(self.subject.explain(self.subject.phase(), why))
+    }
+
+    fn lost_its_worker(self) -> bool {
+        self.subject
+            .entry
+            .vanished
+            .as_ref()
+            .is_some_and(|stamp| self.subject.is_current(stamp, Purpose::Verify))
+    }
+
+    /// What has been recorded of this trial so far. A restart of the node begins a new one.
+    fn so_far(self) -> Option<&'a NodeState> {
+        match self.probation {
+            Some(_) => self.subject.state,
+            None => self.subject.state_of_this_boot().filter(|state| state.phase != StatePhase::Verified),
+        }
+    }
+
+    /// The attempt which the next worker is. The first one that fails on probation closes the node.
+    fn attempt(self) -> u32 {
+        match self.probation {
+            Some(_) => 1,
+            None => self.so_far().map_or(0, |state| state.attempt).saturating_add(1),
+        }
+    }
+
+    fn try_next(self) -> Decision {
+        let subject = self.subject;
+        let mut due = subject.view.created;
+        if let Some(state) = self.so_far() {
+            if subject.is_exhausted(state) {
+                return self.end_of_the_line(state);
+            }
+            if let Some(next_try) = state.next_try {
+                // If the clock that wrote this was ahead of ours, the span still holds.
+                let span = next_try.duration_since(state.at).max(SignedDuration::ZERO);
+                due = next_try.min(subject.entry.state_seen + span);
+                if subject.cx.now < due {
+                    let told = subject.account(state).then("next try", due);
+                    return Decision::new(told).wakes(due);
+                }
+            } else if self.probation.is_some() {
+                due = subject.entry.state_seen;
+            }
+        }
+        let stamp = subject.next_stamp(Purpose::Verify, self.attempt());
+        self.waiting("waiting for a free verification slot").wants(Want::Worker { stamp, due })
+    }
+
+    fn end_of_the_line(self, state: &NodeState) -> Decision {
+        match self.probation {
+            None => deletion::consider(self.subject, state),
+            Some(probation) => {
+                let runs = state.inconclusive;
+                let reason = state.reason.as_deref().unwrap_or("no reason was kept");
+                let why = format!("{probation}, and there was no verdict in {runs} runs: {reason}");
+                Decision::new(self.subject.explain(Phase::Verified, why))
+            }
+        }
+    }
+
+    fn follow(self, worker: &SeenWorker) -> Decision {
+        let subject = self.subject;
+        match progress(subject, worker) {
+            Progress::Over(Verdict::Pass) => self.open(worker),
+            // It may have ended because it was told to.
+            _ if worker.view.leaving => self.waiting("the worker is being deleted by somebody else"),
+            Progress::Waiting { phase, why, until } => {
+                let (attempt, of) = (worker.view.stamp.attempt, subject.cx.config.reconciliation.max_retries);
+                let mut decision = self.waiting(&format!("attempt {attempt} of {of}: {why}")).wakes(until);
+                decision.explanation.phase = phase;
+                decision
+            }
+            Progress::Unsure => self
+                .waiting("the worker has had its time; a last look is taken")
+                .wants(Want::Reread(subject.view.id.clone())),
+            Progress::Over(Verdict::Fail(fault)) => self.fail(worker, &fault),
+            Progress::Over(Verdict::Inconclusive(why)) => self.record_inconclusive(&why),
+        }
+    }
+
+    fn open(self, worker: &SeenWorker) -> Decision {
+        let subject = self.subject;
+        let settings = &subject.cx.config.node_management;
+        if scope::awaits_karpenter(subject) {
+            return self.waiting("the checks passed; Karpenter has not registered the node yet");
+        }
+        if let Some(gate) = startup::first_closed(subject, settings.after.iter().map(String::as_str)) {
+            return self.waiting(&format!("the checks passed; gate {gate} has to open first"));
+        }
+        let state = NodeState {
+            phase: StatePhase::Verified,
+            attempt: worker.view.stamp.attempt,
+            ..subject.next_state()
+        };
+        let told = subject.account(&state);
+        let patch = PatchBuilder::new(subject.view)
+            .take_off(subject.taints())
+            .label(&settings.verified_label)
+            .state(&state)
+            .build();
+        let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
+        let news = News { reason: "Verified", message: told.to_string(), warning: false };
+        self.waiting("the checks passed; the gate opens").acts(Action::OpenGate { node, gate, patch, news })
+    }
+
+    fn fail(self, worker: &SeenWorker, fault: &Fault) -> Decision {
+        let subject = self.subject;
+        let settings = &subject.cx.config.reconciliation;
+        let attempt = worker.view.stamp.attempt;
+        let next_try =
+            (attempt < settings.max_retries).then(|| subject.cx.now + settings.delay_after(attempt));
+        let state = NodeState { phase: StatePhase::Failed, attempt, next_try, ..subject.next_state() }
+            .because(&fault.cause, &fault.reason);
+        let mut told = subject.account(&state);
+        let closes = self.probation.is_some() && verification::may_be_closed(subject);
+        if closes {
+            told.door = Door::Closed;
+        }
+        let news = News { reason: "VerificationFailed", message: told.to_string(), warning: true };
+        let action = if closes {
+            verification::close(subject, &state, Closing::FailedAgain, news)
+        } else {
+            self.record(&state, Some(news))
+        };
+        Decision::new(told).acts(action)
+    }
+
+    /// Says nothing about the node, so it costs no attempt; but it cannot go on for ever.
+    fn record_inconclusive(self, why: &str) -> Decision {
+        let subject = self.subject;
+        let settings = &subject.cx.config.reconciliation;
+        let so_far = self.so_far();
+        let inconclusive = so_far.map_or(0, |state| state.inconclusive).saturating_add(1);
+        let is_last = inconclusive >= settings.max_inconclusive_runs;
+        let before = so_far.map_or(StatePhase::Unverified, |state| state.phase);
+        let state = NodeState {
+            phase: if is_last && self.probation.is_none() { StatePhase::Failed } else { before },
+            boot: so_far.map_or_else(|| subject.view.boot.clone(), |state| state.boot.clone()),
+            attempt: so_far.map_or(0, |state| state.attempt),
+            inconclusive,
+            next_try: (!is_last).then(|| subject.cx.now + settings.delay_after(inconclusive)),
+            ..subject.next_state()
+        }
+        .because("NoVerdict", why);
+        let told = subject.account(&state);
+        let news = is_last.then(|| News { reason: "NoVerdict", message: told.to_string(), warning: true });
+        Decision::new(told).acts(self.record(&state, news))
+    }
+
+    fn record(self, state: &NodeState, news: Option<News>) -> Action {
+        let patch = PatchBuilder::new(self.subject.view).state(state).build();
+        Action::Record { node: self.subject.view.id.clone(), patch, news }
+    }
+}

@@ -1,0 +1,179 @@
+//! The verification gate: opened by checks which a worker runs on the node.
+
+use jiff::SignedDuration;
+
+use super::subject::Subject;
+use super::trial::{Progress, Trial, progress};
+use super::{Decision, Want, deletion, scope};
+use crate::action::{Action, Closing, News};
+use crate::config::OnReboot;
+use crate::explain::Phase;
+use crate::names;
+use crate::patch::PatchBuilder;
+use crate::state::{NodeState, StatePhase};
+use crate::view::{Occupancy, Purpose};
+use crate::world::SeenWorker;
+
+/// Where a node stands with regard to this gate.
+enum Standing {
+    /// Not ours: it never had the gate, or others opened it.
+    Untouched(&'static str),
+    /// Never had the gate, and nobody has verified it.
+    Ungated,
+    /// Open, and rightly so.
+    Verified,
+    /// Open, but somebody put the taint back.
+    TaintCameBack,
+    /// Open, but to be proven again: closed only if it fails.
+    OnProbation(&'static str),
+    /// Open, but to be closed at once.
+    ToBeClosed,
+    /// Closed.
+    Closed,
+}
+
+fn standing(subject: &Subject<'_>) -> Standing {
+    let verified = subject.state.filter(|state| state.phase == StatePhase::Verified);
+    let same_boot = verified.is_some_and(|state| state.boot == subject.view.boot);
+    let on_reboot = subject.cx.config.node_management.on_reboot;
+    match (subject.is_tainted(), subject.state.map(|state| state.phase)) {
+        (true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled() => Standing::TaintCameBack,
+        (true, _) => Standing::Closed,
+        (false, Some(StatePhase::Verified)) => match on_reboot {
+            OnReboot::Close if !same_boot && may_be_closed(subject) => Standing::ToBeClosed,
+            OnReboot::Verify | OnReboot::Close if !same_boot => {
+                Standing::OnProbation("the node was restarted")
+            }
+            _ if subject.is_labelled() => Standing::Verified,
+            _ => Standing::OnProbation("the verified label was removed"),
+        },
+        (false, Some(StatePhase::Failed | StatePhase::Unverified)) => {
+            Standing::Untouched("the taint was taken off by somebody else")
+        }
+        (false, None) if subject.is_labelled() => Standing::Untouched("it was verified before we came"),
+        (false, None) => Standing::Ungated,
+    }
+}
+
+pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
+    scope::closing_is_unsafe(subject, subject.taints().iter()).is_none()
+}
+
+pub(super) fn consider(subject: &Subject<'_>) -> Decision {
+    match standing(subject) {
+        Standing::Untouched(why) => untouched(subject, why),
+        Standing::Ungated => ungated(subject),
+        Standing::Verified => verified(subject),
+        Standing::TaintCameBack => open_again(subject),
+        Standing::ToBeClosed => close_rebooted(subject),
+        Standing::OnProbation(why) => Trial { subject, probation: Some(why) }.consider(),
+        Standing::Closed => Trial { subject, probation: None }.consider(),
+    }
+}
+
+fn untouched(subject: &Subject<'_>, why: &str) -> Decision {
+    let failed = subject.state.filter(|state| state.phase == StatePhase::Failed);
+    let why = match failed {
+        None => format!("left alone: {why}"),
+        Some(state) => {
+            let reason = state.reason.as_deref().unwrap_or("no reason was kept");
+            let unsafe_to_close = scope::closing_is_unsafe(subject, subject.taints().iter());
+            format!("left alone although it failed ({reason}): {}", unsafe_to_close.as_deref().unwrap_or(why))
+        }
+    };
+    Decision::new(subject.explain(Phase::OutOfScope, why))
+}
+
+/// A node that never had the gate is closed only if that was asked for and nothing runs there that would suffer.
+fn ungated(subject: &Subject<'_>) -> Decision {
+    let leave = |why: String| {
+        Decision::new(subject.explain(Phase::OutOfScope, format!("left alone: it never had the gate{why}")))
+    };
+    if !subject.cx.config.node_management.backfill {
+        return leave(String::new());
+    }
+    if let Some(unsafe_to_close) = scope::closing_is_unsafe(subject, subject.taints().iter()) {
+        return leave(format!(", and {unsafe_to_close}"));
+    }
+    let again = subject.cx.now + interval(subject);
+    match fresh_occupancy(subject) {
+        None => leave(String::new()).wants(Want::Occupancy(subject.view.id.clone())).wakes(again),
+        Some(Occupancy::Busy(pod)) => leave(format!(", and {pod} runs there")).wakes(again),
+        Some(Occupancy::Idle) => {
+            let message = "closed: the node never had the gate and is idle".to_owned();
+            let patch = PatchBuilder::new(subject.view).put_on(subject.taints()).same_state().build();
+            leave(", and is closed now".to_owned()).acts(Action::CloseGate {
+                node: subject.view.id.clone(),
+                gate: names::VERIFICATION_GATE.to_owned(),
+                because: Closing::Backfill,
+                patch,
+                news: News { reason: "Backfilled", message, warning: false },
+            })
+        }
+    }
+}
+
+pub(super) fn fresh_occupancy<'a>(subject: &Subject<'a>) -> Option<&'a Occupancy> {
+    let (occupancy, at) = subject.entry.occupancy.as_ref()?;
+    (subject.cx.now.duration_since(*at) < interval(subject)).then_some(occupancy)
+}
+
+fn interval(subject: &Subject<'_>) -> SignedDuration {
+    subject.cx.config.reconciliation.interval()
+}
+
+/// A verified node needs nothing, but it may be lending itself for a comparison.
+fn verified(subject: &Subject<'_>) -> Decision {
+    let decision = Decision::new(match subject.state {
+        Some(state) => subject.account(state),
+        None => subject.explain(Phase::Verified, "verified"),
+    });
+    let lent = |worker: &&SeenWorker| subject.is_current(&worker.view.stamp, Purpose::Reference);
+    let Some(worker) = subject.worker().filter(lent) else {
+        return decision;
+    };
+    match progress(subject, worker) {
+        Progress::Waiting { until, .. } => decision.wakes(until).keeps_worker(),
+        Progress::Unsure => decision.wants(Want::Reread(subject.view.id.clone())).keeps_worker(),
+        Progress::Over(verdict) => decision.acts(deletion::record_reference(subject, &verdict)),
+    }
+}
+
+/// Autoscalers put startup taints back. What the node has proven in this boot still holds.
+fn open_again(subject: &Subject<'_>) -> Decision {
+    let decision = Decision::new(
+        subject.explain(Phase::Verified, "verified, but somebody put the taint back; it is taken off again"),
+    );
+    if scope::awaits_karpenter(subject) {
+        return decision;
+    }
+    let label = &subject.cx.config.node_management.verified_label;
+    let patch =
+        PatchBuilder::new(subject.view).take_off(subject.taints()).same_label(label).same_state().build();
+    decision.acts(Action::OpenGate {
+        node: subject.view.id.clone(),
+        gate: names::VERIFICATION_GATE.to_owned(),
+        patch,
+        news: News {
+            reason: "TaintRemovedAgain",
+            message: "open: the node is verified and somebody had put the taint back".to_owned(),
+            warning: false,
+        },
+    })
+}
+
+fn close_rebooted(subject: &Subject<'_>) -> Decision {
+    let why = "the node was restarted and has to be verified anew";
+    // The next number, although no worker was heard: whatever is under way is about the time before.
+    let state = subject.next_state().because("Rebooted", why);
+    let message = format!("closed: {why}");
+    let action = close(subject, &state, Closing::Rebooted, News { reason: "Closed", message, warning: true });
+    Decision::new(subject.explain(Phase::Unverified, why)).acts(action)
+}
+
+pub(super) fn close(subject: &Subject<'_>, state: &NodeState, because: Closing, news: News) -> Action {
+    let label = &subject.cx.config.node_management.verified_label;
+    let patch = PatchBuilder::new(subject.view).put_on(subject.taints()).unlabel(label).state(state).build();
+    let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
+    Action::CloseGate { node, gate, because, patch, news }
+}

@@ -1,0 +1,429 @@
+//! The rules at work on a whole cluster: facts in, orders out. Deciding costs what has changed, not what there is.
+//!
+//! ```text
+//!   facts --> World --> nodes that changed or whose time has come --> decide_node --> orders, questions, explanations
+//!               ^                                                                        |
+//!               \------------------------- answers to orders <---------------------------/
+//! ```
+//!
+//! At most one order is under way for each node. What it did is learned from its answer, or by reading the node
+//! again; until then nothing else is decided for that node.
+
+mod desk;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::action::Action;
+use crate::config::Config;
+use crate::decide::{Census, Context, Decision, Want, decide_node};
+use crate::explain::{Explanation, Phase};
+use crate::ids::{NodeName, NodeRef};
+use crate::view::{Purpose, Stamp};
+use crate::world::{Fact, NodeEntry, World};
+use desk::{Desk, Underway};
+
+/// An order whose answer has not come after this long is looked into.
+const ANSWER_EXPECTED: SignedDuration = SignedDuration::from_secs(30);
+/// A question that was not answered is asked again after this long.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+/// So many verified nodes are looked at to find one that can lend itself for a comparison.
+const LENDERS_TRIED: usize = 10;
+
+/// One write, and the number by which its answer is told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The number.
+    pub ticket: u64,
+    /// The write.
+    pub action: Action,
+}
+
+/// Something that we have to read because no watch tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// Everything, to heal whatever a watch has lost. Answered by lists of all kinds.
+    Everything,
+    /// A node and its worker, after a write of which we do not know what it did. Answered by [`Fact::Reread`].
+    Node(NodeRef),
+    /// What runs on a node. Answered by [`Fact::Occupancy`].
+    Occupancy(NodeRef),
+}
+
+/// What is to be done now.
+#[derive(Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Writes to carry out.
+    pub orders: Vec<Order>,
+    /// Writes that would be carried out if this were no dry run.
+    pub withheld: Vec<Action>,
+    /// What to read.
+    pub questions: Vec<Question>,
+    /// Nodes that now stand otherwise than was last told; none for a node that is gone.
+    pub news: Vec<(NodeName, Option<Explanation>)>,
+    /// When to decide again, even if nothing is heard until then.
+    pub wake: Option<Timestamp>,
+}
+
+/// What came of an order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It was carried out, and this is how things are now.
+    Done(Vec<Fact>),
+    /// Things are not as the order assumed: look again.
+    Conflict,
+    /// The API server will not do this, and said why.
+    Refused(String),
+    /// It was not carried out, and may be tried again.
+    Unavailable,
+    /// It may have been carried out, or may still be.
+    Unknown,
+}
+
+/// Which kinds of objects have been listed at least once. Nothing is decided on half a picture.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Synced {
+    nodes: bool,
+    workers: bool,
+    init_pods: bool,
+}
+
+/// The rules at work.
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    world: World,
+    census: Census,
+    desks: BTreeMap<NodeName, Desk>,
+    timers: BTreeSet<(Timestamp, NodeName)>,
+    /// Nodes that want a worker, the one that has waited longest first.
+    queue: BTreeSet<(Timestamp, NodeName)>,
+    changed: BTreeSet<NodeName>,
+    synced: Synced,
+    leading: bool,
+    starting: usize,
+    next_ticket: u64,
+    next_sweep: Option<Timestamp>,
+}
+
+impl Engine {
+    /// An engine that knows nothing yet and does nothing until it leads.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            world: World::default(),
+            census: Census::default(),
+            desks: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            queue: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            synced: Synced::default(),
+            leading: false,
+            starting: 0,
+            next_ticket: 0,
+            next_sweep: None,
+        }
+    }
+
+    /// What is known of the cluster.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Where each node stands, as it was last decided.
+    pub fn explanations(&self) -> impl Iterator<Item = (&NodeName, &Explanation)> {
+        self.desks.iter().filter_map(|(name, desk)| Some((name, desk.told.as_ref()?)))
+    }
+
+    /// Takes up another configuration.
+    pub fn configure(&mut self, config: Config) {
+        self.config = config;
+        self.consider_all();
+    }
+
+    /// Begins to give orders.
+    pub fn lead(&mut self) {
+        self.leading = true;
+        self.consider_all();
+    }
+
+    /// Gives no more orders. What is under way is looked into before anything else, should we lead again.
+    pub fn stand_by(&mut self) {
+        self.leading = false;
+        for desk in self.desks.values_mut() {
+            desk.lose_track();
+        }
+        self.starting = 0;
+        self.queue.clear();
+    }
+
+    /// Learns a fact.
+    pub fn learn(&mut self, fact: Fact, now: Timestamp) {
+        match &fact {
+            Fact::Nodes(..) => self.synced.nodes = true,
+            Fact::Workers(..) => self.synced.workers = true,
+            Fact::InitPods(..) => self.synced.init_pods = true,
+            Fact::Pools(_) => self.consider_all(),
+            Fact::Reread(reread) => {
+                if let Some(desk) = self.desks.get_mut(&reread.node.name) {
+                    desk.see_clear();
+                }
+            }
+            Fact::Node(..)
+            | Fact::NodeGone(..)
+            | Fact::Worker(..)
+            | Fact::WorkerGone(..)
+            | Fact::InitPod(_)
+            | Fact::InitPodGone(..)
+            | Fact::Ledger(_)
+            | Fact::Occupancy(..) => {}
+        }
+        self.world.learn(fact, now);
+        for name in self.world.take_touched() {
+            self.census.note(&name, self.world.entry(&name));
+            self.changed.insert(name);
+        }
+    }
+
+    /// Learns what came of an order, and says what there is to tell people of it.
+    pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Option<Action> {
+        let node = order.action.node();
+        let is_expected = self.desks.get(&node.name).is_some_and(|desk| desk.awaits(order.ticket));
+        if is_expected {
+            self.release(&node.name);
+            let refused = match &outcome {
+                Outcome::Refused(why) => Some(format!("the API server refused to {}: {why}", order.action)),
+                _ => None,
+            };
+            let desk = self.desks.entry(node.name.clone()).or_default();
+            match &outcome {
+                Outcome::Done(_) => desk.setbacks = 0,
+                Outcome::Conflict | Outcome::Unknown => {
+                    desk.underway = Some(Underway::Unclear { asked: None });
+                }
+                Outcome::Refused(_) | Outcome::Unavailable => desk.set_back(now, refused),
+            }
+            self.changed.insert(node.name.clone());
+        }
+        let Outcome::Done(facts) = outcome else { return None };
+        for fact in facts {
+            self.learn(fact, now);
+        }
+        order.action.news().map(|news| Action::Tell { node: node.clone(), news: news.clone() })
+    }
+
+    /// Decides about every node that has changed or whose time has come.
+    pub fn decide(&mut self, now: Timestamp) -> Plan {
+        let mut plan = Plan::default();
+        if !self.may_act() {
+            return plan;
+        }
+        self.sweep(now, &mut plan);
+        while let Some((_, name)) = self.timers.first().filter(|(at, _)| *at <= now).cloned() {
+            self.set_timer(&name, None);
+            self.changed.insert(name);
+        }
+        let mut wants_reference = false;
+        for name in std::mem::take(&mut self.changed) {
+            wants_reference |= self.consider(&name, now, &mut plan);
+        }
+        self.allot(now, &mut plan);
+        if wants_reference {
+            self.lend(now, &mut plan);
+        }
+        let first_timer = self.timers.first().map(|(at, _)| *at);
+        plan.wake = first_timer.into_iter().chain(self.next_sweep).min();
+        plan
+    }
+
+    fn may_act(&self) -> bool {
+        let Synced { nodes, workers, init_pods } = self.synced;
+        self.leading && nodes && workers && (init_pods || self.config.gates.is_empty())
+    }
+
+    fn consider_all(&mut self) {
+        self.changed.extend(self.world.entries().map(|(name, _)| name.clone()));
+    }
+
+    /// A lost event heals within one interval, because everything is read again that often.
+    fn sweep(&mut self, now: Timestamp, plan: &mut Plan) {
+        let next = now + self.config.reconciliation.interval();
+        match self.next_sweep {
+            Some(at) if now < at => {}
+            Some(_) => {
+                plan.questions.push(Question::Everything);
+                self.next_sweep = Some(next);
+            }
+            None => self.next_sweep = Some(next),
+        }
+    }
+
+    /// Decides about one node. Says whether it asks for a comparison with a verified node.
+    fn consider(&mut self, name: &NodeName, now: Timestamp, plan: &mut Plan) -> bool {
+        self.unqueue(name);
+        self.set_timer(name, None);
+        let Some(entry) = self.world.entry(name) else {
+            self.release(name);
+            if self.desks.remove(name).is_some_and(|desk| desk.told.is_some()) {
+                plan.news.push((name.clone(), None));
+            }
+            return false;
+        };
+        let is_lost = self.desks.get(name).is_some_and(|desk| desk.is_overdue(now));
+        let node = entry.view.as_ref().map(|view| view.id.clone());
+        if is_lost {
+            self.release(name);
+        }
+        let desk = self.desks.entry(name.clone()).or_default();
+        if is_lost {
+            desk.underway = Some(Underway::Unclear { asked: None });
+        }
+        if let Some(until) = desk.waits(node, now, plan) {
+            self.set_timer(name, Some(until));
+            return false;
+        }
+        let Some(entry) = self.world.entry(name) else { return false };
+        let mut decision = self.judge(entry, now);
+        let desk = self.desks.entry(name.clone()).or_default();
+        desk.complain(&mut decision.explanation);
+        if self.config.reconciliation.dry_run
+            && let Want::Act(action) = &decision.want
+        {
+            decision.explanation.why = format!("{}; dry run, would {action}", decision.explanation.why);
+        }
+        if desk.told.as_ref() != Some(&decision.explanation) {
+            plan.news.push((name.clone(), Some(decision.explanation.clone())));
+            desk.told = Some(decision.explanation);
+        }
+        self.set_timer(name, decision.wake);
+        self.pursue(name, decision.want, now, plan)
+    }
+
+    fn judge(&self, entry: &NodeEntry, now: Timestamp) -> Decision {
+        let cx = Context { config: &self.config, world: &self.world, census: &self.census, now };
+        decide_node(cx, entry)
+    }
+
+    fn pursue(&mut self, name: &NodeName, want: Want, now: Timestamp, plan: &mut Plan) -> bool {
+        match want {
+            Want::Nothing => false,
+            Want::Reference => true,
+            Want::Act(action) => {
+                self.order(action, now, plan);
+                false
+            }
+            Want::Worker { stamp, due } => {
+                if let Some(desk) = self.desks.get_mut(name) {
+                    desk.queued = Some((due, stamp));
+                }
+                self.queue.insert((due, name.clone()));
+                false
+            }
+            Want::Reread(node) => {
+                if let Some(desk) = self.desks.get_mut(name) {
+                    desk.underway = Some(Underway::Unclear { asked: Some(now) });
+                }
+                plan.questions.push(Question::Node(node));
+                self.set_timer(name, Some(now + ASK_AGAIN));
+                false
+            }
+            Want::Occupancy(node) => {
+                plan.questions.push(Question::Occupancy(node));
+                self.set_timer(name, Some(now + ASK_AGAIN));
+                false
+            }
+        }
+    }
+
+    /// Gives the free places for workers to the nodes that have waited longest.
+    fn allot(&mut self, now: Timestamp, plan: &mut Plan) {
+        while self.has_room()
+            && let Some((_, name)) = self.queue.first().cloned()
+        {
+            if let Some(stamp) = self.unqueue(&name) {
+                self.order(Action::StartWorker { stamp }, now, plan);
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.world.live_workers() + self.starting < self.config.limits.max_concurrent_workers as usize
+    }
+
+    /// Runs the checks on a verified node that has nothing else to do, one at a time.
+    fn lend(&mut self, now: Timestamp, plan: &mut Plan) {
+        if !self.has_room() || self.world.references() > 0 {
+            return;
+        }
+        let is_idle = |name: &&NodeName| {
+            let entry = self.world.entry(name);
+            let at_rest = |entry: &NodeEntry| {
+                let decision = self.judge(entry, now);
+                decision.want == Want::Nothing && decision.explanation.phase == Phase::Verified
+            };
+            self.desks.get(*name).is_none_or(|desk| desk.underway.is_none())
+                && entry.is_some_and(|entry| entry.workers.is_empty() && at_rest(entry))
+        };
+        let lender = self.census.lenders().take(LENDERS_TRIED).find(is_idle).cloned();
+        let entry = lender.and_then(|name| self.world.entry(&name));
+        if let Some((view, state)) = entry.and_then(|entry| entry.view.as_ref().zip(entry.state.as_ref())) {
+            let stamp = Stamp {
+                node: view.id.clone(),
+                boot: view.boot.clone(),
+                serial: state.serial.saturating_add(1),
+                attempt: state.attempt,
+                purpose: Purpose::Reference,
+            };
+            self.order(Action::StartWorker { stamp }, now, plan);
+        }
+    }
+
+    fn order(&mut self, action: Action, now: Timestamp, plan: &mut Plan) {
+        if self.config.reconciliation.dry_run {
+            plan.withheld.push(action);
+            return;
+        }
+        let name = action.node().name.clone();
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let starts_worker = matches!(action, Action::StartWorker { .. });
+        self.starting += usize::from(starts_worker);
+        let expires = now + ANSWER_EXPECTED;
+        self.set_timer(&name, Some(expires));
+        let desk = self.desks.entry(name).or_default();
+        desk.underway = Some(Underway::Ordered { ticket, expires, starts_worker });
+        plan.orders.push(Order { ticket, action });
+    }
+
+    /// Ends what is under way for a node.
+    fn release(&mut self, name: &NodeName) {
+        if let Some(desk) = self.desks.get_mut(name)
+            && let Some(Underway::Ordered { starts_worker: true, .. }) = desk.underway.take()
+        {
+            self.starting -= 1;
+        }
+    }
+
+    fn unqueue(&mut self, name: &NodeName) -> Option<Stamp> {
+        let (due, stamp) = self.desks.get_mut(name)?.queued.take()?;
+        self.queue.remove(&(due, name.clone()));
+        Some(stamp)
+    }
+
+    fn set_timer(&mut self, name: &NodeName, at: Option<Timestamp>) {
+        let desk = match (at, self.desks.get_mut(name)) {
+            (_, Some(desk)) => desk,
+            (None, None) => return,
+            (Some(_), None) => self.desks.entry(name.clone()).or_default(),
+        };
+        if let Some(before) = std::mem::replace(&mut desk.timer, at) {
+            self.timers.remove(&(before, name.clone()));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, name.clone()));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What is under way for one node. Memory only: after a restart the cluster itself tells where things stand.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{ASK_AGAIN, Plan, Question};
+use crate::explain::Explanation;
+use crate::ids::NodeRef;
+use crate::view::Stamp;
+
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+
+/// What is under way for one node.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    pub(super) underway: Option<Underway>,
+    /// The worker that the node is waiting for, and since when.
+    pub(super) queued: Option<(Timestamp, Stamp)>,
+    pub(super) timer: Option<Timestamp>,
+    pub(super) told: Option<Explanation>,
+    /// Orders that were refused in a row.
+    pub(super) setbacks: u32,
+    not_before: Option<Timestamp>,
+    refusal: Option<String>,
+}
+
+/// An order that was given.
+#[derive(Debug)]
+pub(super) enum Underway {
+    /// Its answer is expected.
+    Ordered { ticket: u64, expires: Timestamp, starts_worker: bool },
+    /// Nobody knows what it did: the node has to be read again.
+    Unclear { asked: Option<Timestamp> },
+}
+
+impl Desk {
+    /// This is the order whose answer is expected.
+    pub(super) fn awaits(&self, number: u64) -> bool {
+        matches!(self.underway, Some(Underway::Ordered { ticket, .. }) if ticket == number)
+    }
+
+    /// Forgets what was ordered, but not that it was.
+    pub(super) fn lose_track(&mut self) {
+        if self.underway.is_some() {
+            self.underway = Some(Underway::Unclear { asked: None });
+        }
+        self.queued = None;
+    }
+
+    /// An order came to nothing: the next one is given later each time.
+    pub(super) fn set_back(&mut self, now: Timestamp, refusal: Option<String>) {
+        let doubled = FIRST_PAUSE.saturating_mul(1 << self.setbacks.min(5));
+        self.not_before = Some(now + doubled.min(LONGEST_PAUSE));
+        self.setbacks = self.setbacks.saturating_add(1);
+        self.refusal = refusal;
+    }
+
+    /// The node has been read again.
+    pub(super) fn see_clear(&mut self) {
+        if matches!(self.underway, Some(Underway::Unclear { .. })) {
+            self.underway = None;
+        }
+    }
+
+    /// No answer has come to what was ordered.
+    pub(super) fn is_overdue(&self, now: Timestamp) -> bool {
+        matches!(self.underway, Some(Underway::Ordered { expires, .. }) if expires <= now)
+    }
+
+    /// Says until when nothing may be decided for the node, asking what has to be known before.
+    pub(super) fn waits(
+        &mut self,
+        node: Option<NodeRef>,
+        now: Timestamp,
+        plan: &mut Plan,
+    ) -> Option<Timestamp> {
+        match (&self.underway, node) {
+            (Some(Underway::Ordered { expires, .. }), _) => Some(*expires),
+            (Some(Underway::Unclear { asked: Some(asked) }), Some(_)) if now < *asked + ASK_AGAIN => {
+                Some(*asked + ASK_AGAIN)
+            }
+            (Some(Underway::Unclear { .. }), Some(node)) => {
+                plan.questions.push(Question::Node(node));
+                self.underway = Some(Underway::Unclear { asked: Some(now) });
+                Some(now + ASK_AGAIN)
+            }
+            // There is nothing to read any more.
+            (Some(Underway::Unclear { .. }), None) => {
+                self.underway = None;
+                None
+            }
+            (None, _) => self.not_before.filter(|at| now < *at),
+        }
+    }
+
+    /// Adds to an explanation what the API server would not let us do.
+    pub(super) fn complain(&mut self, explanation: &mut Explanation) {
+        self.not_before = None;
+        if self.setbacks == 0 {
+            self.refusal = None;
+        }
+        if let Some(refusal) = &self.refusal {
+            explanation.why = format!("{}; {refusal}", explanation.why);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What we keep on the node itself, so that a restart of ours changes nothing.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{BootId, Uid};
+
+/// Longer reasons are cut before they are kept: the annotation is part of every Node that anybody reads.
+const MAX_REASON_CHARS: usize = 400;
+const MAX_BYTES: usize = 8192;
+const VERSION: u32 = 1;
+
+/// The annotation `node-ready/state`: what came of the last worker and what follows from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeState {
+    /// The version of this format.
+    #[serde(rename = "v")]
+    pub version: u32,
+    /// The node which this is about. Annotations can outlive their node, in backups and templates.
+    pub uid: Uid,
+    /// The boot in which the phase was reached.
+    pub boot: BootId,
+    /// What is known of the node.
+    pub phase: StatePhase,
+    /// Workers whose result is part of this state. The next one gets the next number, so an older result can
+    /// never be taken for a newer one.
+    pub serial: u32,
+    /// Failed attempts in a row, or the attempt that passed.
+    pub attempt: u32,
+    /// Runs without a verdict in a row.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub inconclusive: u32,
+    /// When this was written.
+    pub at: Timestamp,
+    /// Not to be tried again before. None: no further try follows by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_try: Option<Timestamp>,
+    /// The check and kind of failure as one word, for the condition: `DnsTimeout`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What came of the last run of checks that was made here only to compare another node with this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatePhase {
+    /// No verdict yet.
+    Unverified,
+    /// The last verdict was a pass.
+    Verified,
+    /// The last verdict was a fail, or there was none in too many runs.
+    Failed,
+}
+
+/// The result of checks that were run on a verified node for comparison.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reference {
+    /// They passed.
+    pub pass: bool,
+    /// When that was recorded.
+    pub at: Timestamp,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl NodeState {
+    /// A state in which nothing is known yet.
+    #[must_use]
+    pub fn new(uid: Uid, boot: BootId, at: Timestamp) -> Self {
+        Self {
+            version: VERSION,
+            uid,
+            boot,
+            phase: StatePhase::Unverified,
+            serial: 0,
+            attempt: 0,
+            inconclusive: 0,
+            at,
+            next_try: None,
+            cause: None,
+            reason: None,
+            reference: None,
+        }
+    }
+
+    /// Reads the annotation. Text that we did not write counts as no state at all.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > MAX_BYTES {
+            return None;
+        }
+        serde_json::from_str::<Self>(text).ok().filter(|state| state.version == VERSION)
+    }
+
+    /// The annotation's text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Keeps a reason, cut to a bearable length.
+    #[must_use]
+    pub fn because(mut self, cause: &str, reason: &str) -> Self {
+        self.cause = Some(cause.to_owned());
+        self.reason = Some(match reason.char_indices().nth(MAX_REASON_CHARS) {
+            Some((end, _)) => format!("{}…", &reason[..end]),
+            None => reason.to_owned(),
+        });
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> NodeState {
+        NodeState::new("u1".into(), "b1".into(), Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn the_annotation_is_small_and_read_back_as_written() {
+        let text = state().to_json();
+        assert_eq!(
+            text,
+            r#"{"v":1,"uid":"u1","boot":"b1","phase":"unverified","serial":0,"attempt":0,"at":"1970-01-01T00:00:00Z"}"#
+        );
+        let full = NodeState {
+            phase: StatePhase::Failed,
+            inconclusive: 2,
+            next_try: Some(Timestamp::UNIX_EPOCH),
+            reference: Some(Reference { pass: true, at: Timestamp::UNIX_EPOCH }),
+            ..state().because("DnsTimeout", "dns: no answer")
+        };
+        assert_eq!(NodeState::parse(&full.to_json()), Some(full));
+    }
+
+    #[test]
+    fn foreign_text_is_no_state() {
+        let other_version = state().to_json().replace("\"v\":1", "\"v\":2");
+        let padded = format!("{}{}", state().to_json(), " ".repeat(MAX_BYTES));
+        for text in ["", "{}", "true", other_version.as_str(), padded.as_str()] {
+            assert_eq!(NodeState::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let kept = state().because("X", &"ü".repeat(MAX_REASON_CHARS + 1)).reason.unwrap();
+        assert_eq!(kept.chars().count(), MAX_REASON_CHARS + 1);
+        assert!(kept.ends_with('…'));
+        let whole = state().because("X", &"ü".repeat(MAX_REASON_CHARS)).reason.unwrap();
+        assert!(!whole.ends_with('…'));
+    }
+}

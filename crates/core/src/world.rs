@@ -1,0 +1,493 @@
+//! What we know of the cluster right now, put together from what the watches, our own writes and fresh reads say.
+//!
+//! Facts may come late, twice or out of order between kinds of objects. Versions settle it: an older fact about an
+//! object never replaces a newer one, and an object that is gone does not come back by an old fact.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::action::worker_name;
+use crate::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
+use crate::names;
+use crate::state::NodeState;
+use crate::view::{
+    InitPodView, LedgerView, NodeView, Occupancy, PoolView, Purpose, Stage, Stamp, WorkerView,
+};
+
+/// One thing we learn about the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact {
+    /// A node as it is.
+    Node(NodeView, Source),
+    /// A node is gone.
+    NodeGone(NodeRef, Version),
+    /// All nodes there are.
+    Nodes(Vec<NodeView>, Version),
+    /// A worker as it is.
+    Worker(WorkerView, Source),
+    /// A worker is gone. The name is that of its node.
+    WorkerGone(WorkerRef, NodeName, Version),
+    /// All workers there are.
+    Workers(Vec<WorkerView>, Version),
+    /// A possible init pod as it is.
+    InitPod(InitPodView),
+    /// An init pod is gone. The name is that of its node.
+    InitPodGone(Uid, NodeName, Version),
+    /// All possible init pods there are.
+    InitPods(Vec<InitPodView>, Version),
+    /// All Karpenter `NodePool`s there are.
+    Pools(Vec<PoolView>),
+    /// The ledger of deletions.
+    Ledger(LedgerView),
+    /// What runs on a node.
+    Occupancy(NodeRef, Occupancy),
+    /// A node and its worker, read from the API server itself.
+    Reread(Box<Reread>),
+}
+
+/// Where a fact comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A watch: everything older has been told before.
+    Watch,
+    /// The answer to a write of ours, which may be ahead of the watch.
+    Answer,
+}
+
+/// A node and its worker, read from the API server itself, each with the version of the list it was read from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reread {
+    /// The node that was asked for.
+    pub node: NodeRef,
+    /// The node of that name, if there is one.
+    pub view: Option<NodeView>,
+    /// When that was.
+    pub node_version: Version,
+    /// The worker for the node that was asked for, if there is one.
+    pub worker: Option<WorkerView>,
+    /// When that was.
+    pub worker_version: Version,
+}
+
+/// All we know of one node.
+#[derive(Debug, Default)]
+pub struct NodeEntry {
+    /// The node itself. Workers and init pods can be seen before their node is.
+    pub view: Option<NodeView>,
+    /// When this node was first seen by us: waiting runs on our clock alone.
+    pub seen: Timestamp,
+    /// The state which the node carries, if it is about this node.
+    pub state: Option<NodeState>,
+    /// When that state was first seen by us.
+    pub state_seen: Timestamp,
+    /// Workers, by pod name. More than one if the node was made anew under the same name.
+    pub workers: BTreeMap<String, SeenWorker>,
+    /// When the node was last read from the API server itself.
+    pub reread: Option<Timestamp>,
+    /// A worker that vanished. Whether its result was recorded before, the state tells.
+    pub vanished: Option<Stamp>,
+    /// Since when what init pods show may be from before a restart of the node. That is so when a restart is seen,
+    /// and when the node was there before us; not for a node that we saw join.
+    pub doubt: Option<Timestamp>,
+    /// Possible init pods on the node.
+    pub init_pods: BTreeMap<Uid, SeenInitPod>,
+    /// What runs on the node, and when that was found out.
+    pub occupancy: Option<(Occupancy, Timestamp)>,
+}
+
+impl NodeEntry {
+    fn begin_to_doubt(&mut self, now: Timestamp) {
+        self.doubt = Some(now);
+        self.init_pods.values_mut().for_each(|pod| pod.restarted = false);
+    }
+}
+
+/// A worker and since when it has been in its stage, by our own clock.
+#[derive(Debug)]
+pub struct SeenWorker {
+    /// The worker.
+    pub view: WorkerView,
+    /// When it was first seen in this stage.
+    pub since: Timestamp,
+}
+
+/// An init pod and whether what it shows is beyond doubt.
+#[derive(Debug)]
+pub struct SeenInitPod {
+    /// The pod.
+    pub view: InitPodView,
+    /// Its containers were started again since there was doubt.
+    pub restarted: bool,
+}
+
+/// What we know of the cluster.
+#[derive(Debug, Default)]
+pub struct World {
+    entries: BTreeMap<NodeName, NodeEntry>,
+    pools: BTreeMap<String, PoolView>,
+    ledger: LedgerView,
+    latest: Latest,
+    live_workers: usize,
+    references: usize,
+    touched: BTreeSet<NodeName>,
+}
+
+/// The latest version that the watch of each kind of object has come to. An object that we do not know and that is
+/// not newer than this has been deleted since.
+#[derive(Debug, Default)]
+struct Latest {
+    nodes: Version,
+    workers: Version,
+    init_pods: Version,
+}
+
+/// Whether a fact of this version tells something new of an object that is known in that version, or not at all.
+fn is_news(known: Option<Version>, version: Version, latest: Version) -> bool {
+    version > known.unwrap_or(latest)
+}
+
+impl World {
+    /// What we know of a node.
+    #[must_use]
+    pub fn entry(&self, name: &NodeName) -> Option<&NodeEntry> {
+        self.entries.get(name)
+    }
+
+    /// All nodes of which we know something.
+    pub fn entries(&self) -> impl Iterator<Item = (&NodeName, &NodeEntry)> {
+        self.entries.iter()
+    }
+
+    /// A `NodePool`, if it exists.
+    #[must_use]
+    pub fn pool(&self, name: &str) -> Option<&PoolView> {
+        self.pools.get(name)
+    }
+
+    /// The ledger of deletions.
+    #[must_use]
+    pub fn ledger(&self) -> &LedgerView {
+        &self.ledger
+    }
+
+    /// How many workers have not ended.
+    #[must_use]
+    pub fn live_workers(&self) -> usize {
+        self.live_workers
+    }
+
+    /// How many workers there are for comparisons, ended or not.
+    #[must_use]
+    pub fn references(&self) -> usize {
+        self.references
+    }
+
+    /// The nodes about which something was learned since this was last asked.
+    pub fn take_touched(&mut self) -> BTreeSet<NodeName> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Learns a fact.
+    pub fn learn(&mut self, fact: Fact, now: Timestamp) {
+        match fact {
+            Fact::Node(view, source) => self.node(view, source, now),
+            Fact::NodeGone(id, version) => self.node_gone(&id, version),
+            Fact::Nodes(views, version) => self.nodes(views, version, now),
+            Fact::Worker(view, source) => self.worker(view, source, now),
+            Fact::WorkerGone(id, node, version) => self.worker_gone(&id, &node, version),
+            Fact::Workers(views, version) => self.workers(views, version, now),
+            Fact::InitPod(view) => self.init_pod(view),
+            Fact::InitPodGone(uid, host, version) => self.init_pod_gone(&uid, &host, version),
+            Fact::InitPods(views, version) => self.init_pods(views, version),
+            Fact::Pools(pools) => self.pools(pools),
+            Fact::Ledger(ledger) => {
+                if ledger.version >= self.ledger.version {
+                    self.ledger = ledger;
+                }
+            }
+            Fact::Occupancy(node, occupancy) => self.occupancy(&node, occupancy, now),
+            Fact::Reread(reread) => self.reread(*reread, now),
+        }
+    }
+
+    fn node(&mut self, view: NodeView, source: Source, now: Timestamp) {
+        let version = view.version;
+        if is_news(self.node_version(&view.id.name), version, self.latest.nodes) {
+            self.set_node(view, now);
+        }
+        if source == Source::Watch {
+            self.latest.nodes = self.latest.nodes.max(version);
+        }
+    }
+
+    fn node_version(&self, name: &NodeName) -> Option<Version> {
+        self.entries.get(name)?.view.as_ref().map(|view| view.version)
+    }
+
+    fn set_node(&mut self, view: NodeView, now: Timestamp) {
+        let entry = self.entries.entry(view.id.name.clone()).or_default();
+        let state = view
+            .annotations
+            .get(names::STATE_ANNOTATION)
+            .and_then(|text| NodeState::parse(text))
+            .filter(|state| state.uid == view.id.uid);
+        if state != entry.state {
+            entry.state = state;
+            entry.state_seen = now;
+        }
+        match &entry.view {
+            Some(known) if known.id.uid == view.id.uid => {
+                if known.boot != view.boot {
+                    entry.begin_to_doubt(now);
+                }
+            }
+            _ => {
+                entry.seen = now;
+                // Pods that were there before it: then this is not its beginning.
+                entry.doubt = (!entry.init_pods.is_empty()).then_some(now);
+                entry.occupancy = None;
+                entry.vanished = None;
+            }
+        }
+        self.touched.insert(view.id.name.clone());
+        entry.view = Some(view);
+    }
+
+    fn node_gone(&mut self, id: &NodeRef, version: Version) {
+        self.latest.nodes = self.latest.nodes.max(version);
+        if self.node_version(&id.name).is_some_and(|known| known <= version) {
+            self.forget_node(&id.name);
+        }
+    }
+
+    fn nodes(&mut self, views: Vec<NodeView>, version: Version, now: Timestamp) {
+        let listed: BTreeSet<NodeName> = views.iter().map(|view| view.id.name.clone()).collect();
+        for view in views {
+            let name = view.id.name.clone();
+            let known = self.node_version(&name);
+            if is_news(known, view.version, Version::default()) {
+                self.set_node(view, now);
+            }
+            if let Some(entry) = self.entries.get_mut(&name).filter(|_| known.is_none()) {
+                entry.begin_to_doubt(now);
+            }
+        }
+        self.latest.nodes = self.latest.nodes.max(version);
+        let gone: Vec<NodeName> = self
+            .entries
+            .iter()
+            .filter(|(name, entry)| {
+                !listed.contains(*name) && entry.view.as_ref().is_some_and(|view| view.version <= version)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in &gone {
+            self.forget_node(name);
+        }
+    }
+
+    fn forget_node(&mut self, name: &NodeName) {
+        self.touched.insert(name.clone());
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.view = None;
+            entry.state = None;
+            entry.vanished = None;
+            entry.occupancy = None;
+        }
+        self.drop_if_empty(name);
+    }
+
+    fn drop_if_empty(&mut self, name: &NodeName) {
+        if let Some(entry) = self.entries.get(name)
+            && entry.view.is_none()
+            && entry.workers.is_empty()
+            && entry.init_pods.is_empty()
+        {
+            self.entries.remove(name);
+        }
+    }
+
+    fn worker(&mut self, view: WorkerView, source: Source, now: Timestamp) {
+        let version = view.version;
+        if is_news(self.worker_version(&view.stamp.node.name, &view.id.name), version, self.latest.workers) {
+            self.set_worker(view, now);
+        }
+        if source == Source::Watch {
+            self.latest.workers = self.latest.workers.max(version);
+        }
+    }
+
+    fn worker_version(&self, node: &NodeName, worker: &str) -> Option<Version> {
+        self.entries.get(node)?.workers.get(worker).map(|worker| worker.view.version)
+    }
+
+    fn set_worker(&mut self, view: WorkerView, now: Timestamp) {
+        let name = view.stamp.node.name.clone();
+        let entry = self.entries.entry(name.clone()).or_default();
+        let known = entry.workers.get(&view.id.name);
+        let since = match known {
+            Some(known) if known.view.id == view.id && same_stage(&known.view.stage, &view.stage) => {
+                known.since
+            }
+            _ => now,
+        };
+        if let Some(known) = known.filter(|known| known.view.id != view.id) {
+            entry.vanished = Some(known.view.stamp.clone());
+        }
+        self.live_workers += usize::from(is_live(&view));
+        self.live_workers -= usize::from(known.is_some_and(|known| is_live(&known.view)));
+        self.references += usize::from(is_reference(&view));
+        self.references -= usize::from(known.is_some_and(|known| is_reference(&known.view)));
+        entry.workers.insert(view.id.name.clone(), SeenWorker { view, since });
+        self.touched.insert(name);
+    }
+
+    fn worker_gone(&mut self, id: &WorkerRef, node: &NodeName, version: Version) {
+        self.latest.workers = self.latest.workers.max(version);
+        let entry = self.entries.get(node);
+        let known = entry.and_then(|entry| entry.workers.get(&id.name));
+        if known.is_some_and(|known| known.view.id == *id && known.view.version <= version) {
+            self.forget_worker(node, &id.name);
+        }
+    }
+
+    fn workers(&mut self, views: Vec<WorkerView>, version: Version, now: Timestamp) {
+        let listed: BTreeSet<String> = views.iter().map(|view| view.id.name.clone()).collect();
+        for view in views {
+            let known = self.worker_version(&view.stamp.node.name, &view.id.name);
+            if is_news(known, view.version, Version::default()) {
+                self.set_worker(view, now);
+            }
+        }
+        self.latest.workers = self.latest.workers.max(version);
+        let all =
+            self.entries.iter().flat_map(|(node, entry)| entry.workers.values().map(move |w| (node, w)));
+        let gone: Vec<(NodeName, String)> = all
+            .filter(|(_, worker)| !listed.contains(&worker.view.id.name) && worker.view.version <= version)
+            .map(|(node, worker)| (node.clone(), worker.view.id.name.clone()))
+            .collect();
+        for (node, worker) in &gone {
+            self.forget_worker(node, worker);
+        }
+    }
+
+    fn forget_worker(&mut self, node: &NodeName, worker: &str) {
+        self.touched.insert(node.clone());
+        if let Some(entry) = self.entries.get_mut(node)
+            && let Some(gone) = entry.workers.remove(worker)
+        {
+            self.live_workers -= usize::from(is_live(&gone.view));
+            self.references -= usize::from(is_reference(&gone.view));
+            entry.vanished = Some(gone.view.stamp);
+        }
+        self.drop_if_empty(node);
+    }
+
+    fn init_pod(&mut self, view: InitPodView) {
+        if is_news(self.init_pod_version(&view.host, &view.uid), view.version, self.latest.init_pods) {
+            self.latest.init_pods = self.latest.init_pods.max(view.version);
+            self.set_init_pod(view);
+        }
+    }
+
+    fn init_pod_version(&self, host: &NodeName, uid: &Uid) -> Option<Version> {
+        self.entries.get(host)?.init_pods.get(uid).map(|pod| pod.view.version)
+    }
+
+    fn set_init_pod(&mut self, view: InitPodView) {
+        self.touched.insert(view.host.clone());
+        let pods = &mut self.entries.entry(view.host.clone()).or_default().init_pods;
+        let restarted = pods
+            .get(&view.uid)
+            .is_some_and(|known| known.restarted || known.view.containers != view.containers);
+        pods.insert(view.uid.clone(), SeenInitPod { view, restarted });
+    }
+
+    fn init_pod_gone(&mut self, uid: &Uid, host: &NodeName, version: Version) {
+        self.latest.init_pods = self.latest.init_pods.max(version);
+        let pods = self.entries.get(host).map(|entry| &entry.init_pods);
+        if pods.and_then(|pods| pods.get(uid)).is_some_and(|known| known.view.version <= version) {
+            self.forget_init_pod(host, uid);
+        }
+    }
+
+    fn init_pods(&mut self, views: Vec<InitPodView>, version: Version) {
+        let listed: BTreeSet<Uid> = views.iter().map(|view| view.uid.clone()).collect();
+        for view in views {
+            if is_news(self.init_pod_version(&view.host, &view.uid), view.version, Version::default()) {
+                self.set_init_pod(view);
+            }
+        }
+        self.latest.init_pods = self.latest.init_pods.max(version);
+        let all = self
+            .entries
+            .iter()
+            .flat_map(|(node, entry)| entry.init_pods.values().map(move |pod| (node, pod)));
+        let gone: Vec<(NodeName, Uid)> = all
+            .filter(|(_, pod)| !listed.contains(&pod.view.uid) && pod.view.version <= version)
+            .map(|(node, pod)| (node.clone(), pod.view.uid.clone()))
+            .collect();
+        for (node, uid) in &gone {
+            self.forget_init_pod(node, uid);
+        }
+    }
+
+    fn forget_init_pod(&mut self, host: &NodeName, uid: &Uid) {
+        self.touched.insert(host.clone());
+        if let Some(entry) = self.entries.get_mut(host) {
+            entry.init_pods.remove(uid);
+        }
+        self.drop_if_empty(host);
+    }
+
+    fn pools(&mut self, pools: Vec<PoolView>) {
+        self.pools = pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
+    }
+
+    fn occupancy(&mut self, node: &NodeRef, occupancy: Occupancy, now: Timestamp) {
+        if let Some(entry) = self.entries.get_mut(&node.name)
+            && entry.view.as_ref().is_some_and(|view| view.id == *node)
+        {
+            entry.occupancy = Some((occupancy, now));
+            self.touched.insert(node.name.clone());
+        }
+    }
+
+    fn reread(&mut self, reread: Reread, now: Timestamp) {
+        let Reread { node, view, node_version, worker, worker_version } = reread;
+        self.touched.insert(node.name.clone());
+        let known = self.node_version(&node.name);
+        match view {
+            Some(view) if is_news(known, view.version, Version::default()) => self.set_node(view, now),
+            None if known.is_some_and(|known| known <= node_version) => self.forget_node(&node.name),
+            Some(_) | None => {}
+        }
+        let name = worker_name(&node.uid);
+        let known = self.worker_version(&node.name, &name);
+        match worker {
+            Some(worker) if is_news(known, worker.version, Version::default()) => {
+                self.set_worker(worker, now);
+            }
+            None if known.is_some_and(|known| known <= worker_version) => {
+                self.forget_worker(&node.name, &name);
+            }
+            Some(_) | None => {}
+        }
+        if let Some(entry) = self.entries.get_mut(&node.name) {
+            entry.reread = Some(now);
+        }
+    }
+}
+
+fn is_live(worker: &WorkerView) -> bool {
+    !matches!(worker.stage, Stage::Ended(_))
+}
+
+fn is_reference(worker: &WorkerView) -> bool {
+    worker.stamp.purpose == Purpose::Reference
+}
+
+fn same_stage(one: &Stage, other: &Stage) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}

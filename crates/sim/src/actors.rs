@@ -1,0 +1,181 @@
+//! Everybody else in the cluster: kubelets and what runs on them, an autoscaler, a rude writer, a person.
+
+mod crowd;
+mod kubelet;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use knr_core::ids::{BootId, Uid, Version, WorkerRef};
+
+use crate::api::{Kind, Object};
+use crate::invariants::Monitor;
+use crate::run::{Event, Sim};
+use crate::scenario::Scenario;
+
+/// Something that somebody else does.
+#[derive(Debug, Clone)]
+pub(crate) enum ActorEvent {
+    /// A machine joins as a node.
+    Joins(String),
+    /// Karpenter has registered a node.
+    Registered(String, Uid),
+    /// A node is deleted by somebody, and goes for good a little later.
+    Leaves(String),
+    /// A node goes for good.
+    Removed(String, Uid),
+    /// A machine is restarted.
+    Reboots(String),
+    /// Its kubelet is back in this boot.
+    KubeletBack(String, Uid, u32),
+    /// The kubelet tells of its pods in this boot.
+    PodsPosted(String, Uid, u32),
+    /// A worker begins to run.
+    WorkerStarts(WorkerRef),
+    /// A worker comes to its end; it was started in this boot.
+    WorkerEnds(WorkerRef, Uid, u32),
+    /// A worker is removed after somebody asked for it.
+    WorkerRemoved(WorkerRef),
+    /// The `DaemonSet` controller makes an init pod for a node.
+    InitPodMade(String, Uid),
+    /// An init pod has done its work; it was started in this boot.
+    InitPodDone(Uid, u32),
+    /// An init pod is removed.
+    InitPodRemoved(Uid),
+    /// The worker of a node is evicted.
+    Evicted(String),
+    /// A person deletes the worker of a node.
+    WorkerDeleted(String),
+    /// A person removes the verified label.
+    LabelRemoved(String),
+    /// One of many things that people and programs do.
+    Disturbance,
+}
+
+/// A machine as it really is, whatever the API server knows of it.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    /// The node it has joined as.
+    pub(crate) uid: Uid,
+    /// Its boot.
+    pub(crate) boot: u32,
+    /// Its kubelet runs.
+    pub(crate) up: bool,
+    /// Whether checks pass there.
+    pub(crate) fit: Fit,
+}
+
+/// Whether checks pass on a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Always.
+    Always,
+    /// From then on.
+    From(Timestamp),
+    /// Never.
+    Never,
+}
+
+/// Everybody else.
+#[derive(Debug, Default)]
+pub(crate) struct Actors {
+    /// All machines, by the name of their node.
+    pub(crate) machines: BTreeMap<String, Machine>,
+    calm: bool,
+    seen: Version,
+    fit: Option<Fit>,
+}
+
+impl Machine {
+    /// The boot ID of this or another boot of the machine.
+    #[must_use]
+    pub(crate) fn boot_id(&self, boot: u32) -> BootId {
+        BootId::from(format!("{}-{boot}", self.uid))
+    }
+
+    /// Checks pass there now.
+    #[must_use]
+    pub(crate) fn is_fit(&self, now: Timestamp) -> bool {
+        match self.fit {
+            Fit::Always => true,
+            Fit::From(at) => now >= at,
+            Fit::Never => false,
+        }
+    }
+}
+
+/// Plans what others will do.
+pub(crate) fn schedule(sim: &mut Sim, scenario: &Scenario) {
+    let stormy = u64::try_from(scenario.stormy.as_millis()).unwrap_or(0);
+    for number in 1..=scenario.nodes {
+        let at = if scenario.nodes == 1 { 1_000 } else { sim.rng.below(stormy / 2) };
+        sim.at(at, Event::Actor(ActorEvent::Joins(format!("n{number}"))));
+    }
+    sim.actors.fit = scenario.fit;
+    for (at, event) in scenario.script.clone() {
+        sim.at(at, Event::Actor(event));
+    }
+    for _ in 0..scenario.disturbances {
+        let at = sim.rng.below(stormy);
+        sim.at(at, Event::Actor(ActorEvent::Disturbance));
+    }
+}
+
+/// Others notice what has changed: kubelets see pods, finalizers see deletions.
+pub(crate) fn notice(sim: &mut Sim) {
+    let seen = std::mem::replace(&mut sim.actors.seen, sim.api.version());
+    if seen == sim.actors.seen {
+        return;
+    }
+    let mut touched: Vec<String> = Vec::new();
+    for change in sim.api.log_after(Kind::Workers, seen) {
+        if let Object::Worker(worker) = &change.object {
+            touched.push(worker.stamp.node.name.to_string());
+            if !change.gone {
+                kubelet::notice_worker(sim, worker);
+            }
+        }
+    }
+    for change in sim.api.log_after(Kind::Nodes, seen) {
+        if let Object::Node(node) = &change.object {
+            touched.push(crate::observe::name(node).to_owned());
+            if !change.gone {
+                crowd::notice_node(sim, node);
+            }
+        }
+    }
+    for name in touched {
+        if let Some(state) = Monitor::fingerprint(&sim.api, &sim.config, &name) {
+            sim.stats.states.insert(state);
+        }
+    }
+}
+
+/// Nobody disturbs anything any more, and whatever a person holds up is let go.
+pub(crate) fn calm_down(sim: &mut Sim) {
+    sim.actors.calm = true;
+    crowd::let_go(sim);
+}
+
+/// Somebody else does something.
+pub(crate) fn act(sim: &mut Sim, event: ActorEvent) {
+    match event {
+        ActorEvent::Joins(name) => crowd::join(sim, &name),
+        ActorEvent::Registered(name, uid) => crowd::register(sim, &name, &uid),
+        ActorEvent::Leaves(name) => crowd::leave(sim, &name),
+        ActorEvent::Removed(name, uid) => crowd::remove(sim, &name, &uid),
+        ActorEvent::Evicted(name) => kubelet::evict(sim, &name),
+        ActorEvent::WorkerDeleted(name) => crowd::delete_worker(sim, &name),
+        ActorEvent::LabelRemoved(name) => crowd::remove_label(sim, &name),
+        ActorEvent::Disturbance => crowd::disturb(sim),
+        ActorEvent::Reboots(name) => kubelet::reboot(sim, &name),
+        ActorEvent::KubeletBack(name, uid, boot) => kubelet::back(sim, &name, &uid, boot),
+        ActorEvent::PodsPosted(name, uid, boot) => kubelet::post_pods(sim, &name, &uid, boot),
+        ActorEvent::WorkerStarts(id) => kubelet::start_worker(sim, &id),
+        ActorEvent::WorkerEnds(id, uid, boot) => kubelet::end_worker(sim, &id, &uid, boot),
+        ActorEvent::WorkerRemoved(id) => kubelet::remove_worker(sim, &id),
+        ActorEvent::InitPodMade(name, uid) => kubelet::make_init_pod(sim, &name, &uid),
+        ActorEvent::InitPodDone(pod, boot) => kubelet::init_pod_done(sim, &pod, boot),
+        ActorEvent::InitPodRemoved(pod) => sim.api.remove_init_pod(&pod),
+    }
+}

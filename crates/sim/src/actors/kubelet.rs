@@ -1,0 +1,207 @@
+//! Kubelets, and the pods that run on their machines.
+
+use knr_core::ids::{NodeName, Uid, Version, WorkerRef};
+use knr_core::names;
+use knr_core::view::{Ending, InitPodView, Stage, WorkerView};
+use serde_json::json;
+
+use super::{ActorEvent, Machine};
+use crate::run::{Event, Sim};
+
+const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"},{"name":"network","outcome":"pass"}]}"#;
+const FAILED: &str = r#"{"checks":[{"name":"network","outcome":"pass"},{"name":"dns","outcome":{"fail":
+    {"kind":"timeout","detail":"kubernetes.default timed out after 5 s at 10.96.0.10"}}}]}"#;
+
+fn soon(sim: &mut Sim, low: u64, high: u64, event: ActorEvent) {
+    let after = sim.rng.between(low, high);
+    sim.at(after, Event::Actor(event));
+}
+
+fn machine<'a>(sim: &'a Sim, worker: &WorkerView) -> Option<&'a Machine> {
+    sim.actors.machines.get(worker.host.as_ref()?.as_str())
+}
+
+/// A kubelet sees a worker that is new, or that is to go.
+pub(super) fn notice_worker(sim: &mut Sim, worker: &WorkerView) {
+    let id = worker.id.clone();
+    if worker.leaving {
+        let (low, high) = if machine(sim, worker).is_some() { (100, 3_000) } else { (3_000, 20_000) };
+        soon(sim, low, high, ActorEvent::WorkerRemoved(id));
+    } else if worker.stage == Stage::Pending(None) {
+        soon(sim, 300, 3_000, ActorEvent::WorkerStarts(id));
+    }
+}
+
+pub(super) fn start_worker(sim: &mut Sim, id: &WorkerRef) {
+    let Some(worker) = sim.api.worker(&id.name).filter(|worker| worker.id == *id && !worker.leaving).cloned()
+    else {
+        return;
+    };
+    let Some(machine) = machine(sim, &worker) else {
+        // The garbage collector of pods whose node is gone.
+        soon(sim, 3_000, 20_000, ActorEvent::WorkerRemoved(id.clone()));
+        return;
+    };
+    if !machine.up {
+        soon(sim, 1_000, 5_000, ActorEvent::WorkerStarts(id.clone()));
+        return;
+    }
+    let (uid, boot, fit) = (machine.uid.clone(), machine.boot, machine.is_fit(sim.now));
+    sim.api.change_worker(id, |worker| worker.stage = Stage::Running);
+    // A worker on a machine that is not fit may also hang.
+    if fit || !sim.rng.permille(150) {
+        soon(sim, 500, 9_000, ActorEvent::WorkerEnds(id.clone(), uid, boot));
+    }
+}
+
+pub(super) fn end_worker(sim: &mut Sim, id: &WorkerRef, uid: &Uid, boot: u32) {
+    let Some(worker) = sim.api.worker(&id.name).filter(|worker| worker.id == *id).cloned() else { return };
+    let Some(machine) = machine(sim, &worker) else { return };
+    if machine.uid != *uid || machine.boot != boot || !machine.up || worker.stage != Stage::Running {
+        return;
+    }
+    let (fit, boot_id) = (machine.is_fit(sim.now), machine.boot_id(boot));
+    let by_chance = !sim.actors.calm && sim.actors.fit.is_none();
+    let ending = if by_chance && sim.rng.permille(60) {
+        Ending::Killed("Evicted".to_owned())
+    } else if fit {
+        sim.monitor.worker_passed(uid, &boot_id, sim.now);
+        let message = if sim.rng.permille(100) { "no report" } else { PASSED };
+        Ending::Exited { code: 0, message: message.to_owned() }
+    } else if sim.rng.permille(100) {
+        Ending::DeadlineExceeded
+    } else {
+        let message = if sim.rng.permille(100) { "{\"checks\":" } else { FAILED };
+        Ending::Exited { code: 1, message: message.to_owned() }
+    };
+    sim.note(
+        worker.stamp.node.name.as_str(),
+        format_args!("worker {} ends: {}", worker.stamp.serial, short(&ending)),
+    );
+    sim.api.change_worker(id, |worker| worker.stage = Stage::Ended(ending));
+}
+
+pub(super) fn evict(sim: &mut Sim, name: &str) {
+    let worker = sim.api.workers().find(|worker| worker.stamp.node.name.as_str() == name).cloned();
+    if let Some(worker) = worker.filter(|worker| !matches!(worker.stage, Stage::Ended(_))) {
+        sim.note(name, "the worker is evicted");
+        let ending = Ending::Killed("Evicted".to_owned());
+        sim.api.change_worker(&worker.id, |worker| worker.stage = Stage::Ended(ending));
+    }
+}
+
+fn short(ending: &Ending) -> String {
+    match ending {
+        Ending::Exited { code, .. } => format!("exit code {code}"),
+        Ending::DeadlineExceeded => "deadline".to_owned(),
+        Ending::Killed(why) => why.clone(),
+    }
+}
+
+/// A worker that is deleted while it runs is told to stop, and says so before it is gone.
+pub(super) fn remove_worker(sim: &mut Sim, id: &WorkerRef) {
+    let Some(worker) = sim.api.worker(&id.name).filter(|worker| worker.id == *id).cloned() else { return };
+    match machine(sim, &worker) {
+        Some(machine) if !machine.up => {
+            soon(sim, 1_000, 5_000, ActorEvent::WorkerRemoved(id.clone()));
+        }
+        Some(_) if worker.stage == Stage::Running => {
+            let ending = Ending::Exited { code: 1, message: String::new() };
+            sim.api.change_worker(id, |worker| worker.stage = Stage::Ended(ending));
+        }
+        _ => {
+            sim.note(worker.stamp.node.name.as_str(), format_args!("worker {} is gone", worker.stamp.serial));
+            sim.api.remove_worker(id);
+        }
+    }
+}
+
+pub(super) fn reboot(sim: &mut Sim, name: &str) {
+    let Some(machine) = sim.actors.machines.get_mut(name) else { return };
+    machine.boot += 1;
+    machine.up = false;
+    let (uid, boot) = (machine.uid.clone(), machine.boot);
+    sim.note(name, format_args!("the machine is restarted, boot {boot}"));
+    soon(sim, 500, 15_000, ActorEvent::KubeletBack(name.to_owned(), uid, boot));
+}
+
+fn is_in_boot(sim: &Sim, name: &str, uid: &Uid, boot: u32) -> bool {
+    sim.actors.machines.get(name).is_some_and(|machine| machine.uid == *uid && machine.boot == boot)
+}
+
+/// The kubelet posts the node with its boot ID first, and gets to its pods a little later.
+pub(super) fn back(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
+    if !is_in_boot(sim, name, uid, boot) {
+        return;
+    }
+    let Some(machine) = sim.actors.machines.get_mut(name) else { return };
+    machine.up = true;
+    let boot_id = machine.boot_id(boot);
+    sim.note(name, format_args!("the kubelet is back in boot {boot}"));
+    sim.api.edit_node(name, |node| node["status"]["nodeInfo"]["bootID"] = json!(boot_id));
+    soon(sim, 50, 2_000, ActorEvent::PodsPosted(name.to_owned(), uid.clone(), boot));
+}
+
+pub(super) fn post_pods(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
+    if !is_in_boot(sim, name, uid, boot) {
+        return;
+    }
+    let on_this_host = |host: &NodeName| host.as_str() == name;
+    let workers: Vec<WorkerRef> = sim
+        .api
+        .workers()
+        .filter(|worker| worker.host.as_ref().is_some_and(on_this_host) && worker.stage == Stage::Running)
+        .map(|worker| worker.id.clone())
+        .collect();
+    for id in workers {
+        let ending = Ending::Killed("the node was restarted".to_owned());
+        sim.api.change_worker(&id, |worker| worker.stage = Stage::Ended(ending));
+    }
+    let pods: Vec<InitPodView> =
+        sim.api.init_pods().filter(|pod| on_this_host(&pod.host)).map(|pod| (**pod).clone()).collect();
+    for mut pod in pods {
+        pod.ready = false;
+        pod.containers = format!("boot {boot}");
+        pod.annotations.clear();
+        soon(sim, 500, 6_000, ActorEvent::InitPodDone(pod.uid.clone(), boot));
+        sim.api.put_init_pod(pod);
+    }
+}
+
+/// The `DaemonSet` controller makes a pod for each node, as soon as it sees it.
+pub(super) fn make_init_pod(sim: &mut Sim, name: &str, node: &Uid) {
+    let Some(machine) = sim.actors.machines.get(name).filter(|machine| machine.uid == *node) else { return };
+    let boot = machine.boot;
+    let uid = sim.api.new_uid();
+    let labels = [(names::INIT_POD_LABEL.to_owned(), names::INIT_POD_VALUE.to_owned())];
+    sim.api.put_init_pod(InitPodView {
+        uid: uid.clone(),
+        version: Version(0),
+        namespace: "kube-system".to_owned(),
+        name: format!("init-{uid}"),
+        host: name.into(),
+        created: super::crowd::whole_second(sim.now),
+        labels: labels.into_iter().collect(),
+        annotations: std::iter::empty().collect(),
+        ready: false,
+        containers: format!("boot {boot}"),
+        leaving: false,
+    });
+    soon(sim, 500, 8_000, ActorEvent::InitPodDone(uid, boot));
+}
+
+pub(super) fn init_pod_done(sim: &mut Sim, uid: &Uid, boot: u32) {
+    let Some(pod) = sim.api.init_pod(uid).cloned() else { return };
+    let Some(machine) = sim.actors.machines.get(pod.host.as_str()) else { return };
+    if machine.boot != boot || !machine.up {
+        return;
+    }
+    sim.monitor.init_pod_ready(&machine.uid, &machine.boot_id(boot));
+    let mut pod = (*pod).clone();
+    if sim.rng.permille(300) {
+        pod.annotations.insert(names::READY_ANNOTATION.to_owned(), "true".to_owned());
+    } else {
+        pod.ready = true;
+    }
+    sim.api.put_init_pod(pod);
+}

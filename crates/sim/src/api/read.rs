@@ -1,0 +1,122 @@
+//! Lists, watches and single reads.
+
+use std::collections::BTreeMap;
+
+use knr_core::action::worker_name;
+use knr_core::ids::{NodeName, NodeRef, Version};
+use knr_core::view::Occupancy;
+use knr_core::world::{Fact, Reread, Source};
+
+use super::{Api, Change, Kind, Object};
+use crate::observe;
+
+impl Api {
+    /// Changes of a kind after a version, or none if they have been compacted away: 410.
+    #[must_use]
+    pub(crate) fn changes_after(&self, kind: Kind, version: Version) -> Option<&[Change]> {
+        if version < self.compacted {
+            return None;
+        }
+        let log = self.log.get(&kind).map_or(&[][..], Vec::as_slice);
+        let start = log.partition_point(|change| change.version <= version);
+        Some(&log[start..])
+    }
+
+    /// Changes of a kind after a version, for those who look at the store itself.
+    #[must_use]
+    pub(crate) fn log_after(&self, kind: Kind, version: Version) -> Vec<Change> {
+        let log = self.log.get(&kind).map_or(&[][..], Vec::as_slice);
+        log[log.partition_point(|change| change.version <= version)..].to_vec()
+    }
+
+    /// Forgets how things came to be as they are: older watches cannot go on.
+    pub(crate) fn compact(&mut self) {
+        self.compacted = Version(self.version);
+    }
+
+    /// All objects of a kind as they were at a version: now, or earlier if this server lags behind.
+    #[must_use]
+    pub(crate) fn list(&self, kind: Kind, version: Version) -> Fact {
+        if version == self.version() {
+            return match kind {
+                Kind::Nodes => {
+                    Fact::Nodes(self.nodes.values().map(|node| observe::node(node)).collect(), version)
+                }
+                Kind::Workers => {
+                    Fact::Workers(self.workers.values().map(|worker| (**worker).clone()).collect(), version)
+                }
+                Kind::InitPods => {
+                    Fact::InitPods(self.init_pods.values().map(|pod| (**pod).clone()).collect(), version)
+                }
+            };
+        }
+        let mut objects: BTreeMap<String, Object> = BTreeMap::new();
+        let log = self.log.get(&kind).map_or(&[][..], Vec::as_slice);
+        for change in log.iter().take_while(|change| change.version <= version) {
+            let key = match &change.object {
+                Object::Node(node) => observe::name(node).to_owned(),
+                Object::Worker(worker) => worker.id.name.clone(),
+                Object::InitPod(pod) => pod.uid.to_string(),
+            };
+            if change.gone {
+                objects.remove(&key);
+            } else {
+                objects.insert(key, change.object.clone());
+            }
+        }
+        list_fact(kind, objects.into_values(), version)
+    }
+
+    /// A node and its worker as they are now.
+    #[must_use]
+    pub(crate) fn reread(&self, node: &NodeRef) -> Fact {
+        Fact::Reread(Box::new(Reread {
+            node: node.clone(),
+            view: self.nodes.get(node.name.as_str()).map(|node| observe::node(node)),
+            node_version: self.version(),
+            worker: self.workers.get(&worker_name(&node.uid)).map(|worker| (**worker).clone()),
+            worker_version: self.version(),
+        }))
+    }
+
+    /// What runs on a node. No workloads are simulated, so it depends on the name alone.
+    #[must_use]
+    pub(crate) fn occupancy(name: &NodeName) -> Occupancy {
+        if name.as_str().ends_with('0') { Occupancy::Busy("default/web".to_owned()) } else { Occupancy::Idle }
+    }
+}
+
+fn list_fact(kind: Kind, objects: impl Iterator<Item = Object>, version: Version) -> Fact {
+    let (mut nodes, mut workers, mut init_pods) = (Vec::new(), Vec::new(), Vec::new());
+    for object in objects {
+        match object {
+            Object::Node(node) => nodes.push(observe::node(&node)),
+            Object::Worker(worker) => workers.push((*worker).clone()),
+            Object::InitPod(pod) => init_pods.push((*pod).clone()),
+        }
+    }
+    match kind {
+        Kind::Nodes => Fact::Nodes(nodes, version),
+        Kind::Workers => Fact::Workers(workers, version),
+        Kind::InitPods => Fact::InitPods(init_pods, version),
+    }
+}
+
+impl Change {
+    /// What a watch tells of it.
+    #[must_use]
+    pub(crate) fn fact(&self) -> Fact {
+        match (&self.object, self.gone) {
+            (Object::Node(node), false) => Fact::Node(observe::node(node), Source::Watch),
+            (Object::Node(node), true) => Fact::NodeGone(observe::node(node).id, self.version),
+            (Object::Worker(worker), false) => Fact::Worker((**worker).clone(), Source::Watch),
+            (Object::Worker(worker), true) => {
+                Fact::WorkerGone(worker.id.clone(), worker.stamp.node.name.clone(), self.version)
+            }
+            (Object::InitPod(pod), false) => Fact::InitPod((**pod).clone()),
+            (Object::InitPod(pod), true) => {
+                Fact::InitPodGone(pod.uid.clone(), pod.host.clone(), self.version)
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Runs the simulation: one seed with its story, many seeds, or every plan for small lives.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+use knr_sim::exhaustive::{self, LIVES, Life, Matrix};
+
+/// The rules of kube-node-ready inside a hostile simulated cluster.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Run this seed only and tell its story if a rule is broken.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run so many seeds.
+    #[arg(long, default_value_t = 2000)]
+    seeds: u64,
+    /// Begin with this seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Try every plan for small lives instead.
+    #[arg(long)]
+    exhaustive: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let begun = Instant::now();
+    let failures = if args.exhaustive { matrix() } else { seeds(&args) };
+    println!("{:.1} s", begun.elapsed().as_secs_f64());
+    for story in failures.iter().take(3) {
+        println!("\n{story}");
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn seeds(args: &Args) -> Vec<String> {
+    let (from, to) = match args.seed {
+        Some(seed) => (seed, seed + 1),
+        None => (args.from, args.from + args.seeds),
+    };
+    let summary = knr_sim::run_seeds(from..to);
+    println!(
+        "{} seeds, {} steps, {} writes, {} different states of a node, {} failed",
+        to - from,
+        summary.stats.steps,
+        summary.stats.writes,
+        summary.stats.states.len(),
+        summary.failures.len()
+    );
+    summary.failures
+}
+
+fn matrix() -> Vec<String> {
+    let mut failures = Vec::new();
+    let mut tell = |life: Life, faults: &str, matrix: Matrix| {
+        println!(
+            "{life:?}: {} writes, {} events; at most {} workers for a node; {} plans with {faults}, {} failed",
+            matrix.writes,
+            matrix.events,
+            matrix.most_workers,
+            matrix.plans,
+            matrix.failures.len()
+        );
+        failures.extend(matrix.failures);
+    };
+    for life in LIVES {
+        tell(life, "one fault", exhaustive::singles(life));
+    }
+    tell(Life::Sound, "two faults", exhaustive::pairs(Life::Sound));
+    failures
+}

@@ -1,0 +1,55 @@
+//! Nodes as the API server keeps them, seen as the rules see them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use knr_core::ids::{NodeRef, Version};
+use knr_core::view::{ClaimRef, Condition, ConditionStatus, NodeView};
+use serde_json::Value;
+
+/// The name of a node.
+pub(crate) fn name(node: &Value) -> &str {
+    text(node, "/metadata/name")
+}
+
+/// A node as the rules see it.
+pub(crate) fn node(node: &Value) -> NodeView {
+    NodeView {
+        id: NodeRef { name: name(node).into(), uid: text(node, "/metadata/uid").into() },
+        version: Version(text(node, "/metadata/resourceVersion").parse().unwrap_or(0)),
+        boot: text(node, "/status/nodeInfo/bootID").into(),
+        created: text(node, "/metadata/creationTimestamp").parse().unwrap_or(Timestamp::UNIX_EPOCH),
+        taints: node.pointer("/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default(),
+        labels: texts(node, "/metadata/labels"),
+        annotations: texts(node, "/metadata/annotations"),
+        condition: node.pointer("/status/condition").map(condition),
+        leaving: node.pointer("/metadata/deletionTimestamp").is_some(),
+        claim: node
+            .pointer("/metadata/annotations/claim")
+            .and_then(Value::as_str)
+            .map(|name| ClaimRef { name: name.to_owned(), uid: name.into() }),
+    }
+}
+
+fn condition(value: &Value) -> Condition {
+    Condition {
+        status: match text(value, "/status") {
+            "True" => ConditionStatus::True,
+            "False" => ConditionStatus::False,
+            _ => ConditionStatus::Unknown,
+        },
+        reason: text(value, "/reason").to_owned(),
+        message: text(value, "/message").to_owned(),
+    }
+}
+
+/// A text somewhere in an object.
+pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn texts(object: &Value, path: &str) -> BTreeMap<String, String> {
+    let map = object.pointer(path).and_then(Value::as_object);
+    let pairs = map.into_iter().flatten();
+    pairs.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}

@@ -1,0 +1,215 @@
+//! One run: a queue of what happens next, on a clock of its own.
+
+mod process;
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use knr_core::config::Config;
+use knr_core::engine::{Outcome, Question};
+use knr_core::ids::Version;
+use knr_core::view::PoolView;
+use knr_core::world::Fact;
+
+use crate::actors::{self, ActorEvent, Actors};
+use crate::api::{Api, Kind};
+use crate::faults::Faults;
+use crate::invariants::Monitor;
+use crate::replica::{Replica, Request};
+use crate::rng::Rng;
+use crate::scenario::Scenario;
+use crate::stats::Stats;
+use crate::story::Story;
+
+/// What happens next.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A watch brings something to a replica: which, in which life and connection.
+    Deliver { replica: usize, life: u32, connection: u32, kind: Kind, version: Version, fact: Box<Fact> },
+    /// A watch tells how far it has come.
+    Bookmark { replica: usize, life: u32, connection: u32, kind: Kind, version: Version },
+    /// A watch is connected again.
+    Reconnect { replica: usize, life: u32, kind: Kind },
+    /// A request reaches the API server.
+    Arrive(Box<Request>),
+    /// Its answer reaches the replica.
+    Answer(Box<Request>, Outcome),
+    /// What was read reaches the replica.
+    Learn { replica: usize, life: u32, facts: Vec<Fact> },
+    /// A question reaches the API server.
+    Ask { replica: usize, life: u32, question: Question },
+    /// It is time to decide.
+    Wake { replica: usize, life: u32 },
+    /// A process is started.
+    Start { replica: usize },
+    /// A process comes to lead.
+    Lead { replica: usize },
+    /// A process leads no longer.
+    StandBy { replica: usize },
+    /// The lease has run out: somebody takes it, if nobody has.
+    Elect,
+    /// Somebody else does something.
+    Actor(ActorEvent),
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Sim {
+    /// The time.
+    pub(crate) now: Timestamp,
+    /// When it began.
+    pub(crate) start: Timestamp,
+    queue: BTreeMap<(Timestamp, u64), Event>,
+    sequence: u64,
+    /// Chance.
+    pub(crate) rng: Rng,
+    /// The API server.
+    pub(crate) api: Api,
+    replicas: Vec<Replica>,
+    /// Everybody else.
+    pub(crate) actors: Actors,
+    /// The configuration that is in force.
+    pub(crate) config: Config,
+    /// Karpenter's pools.
+    pub(crate) pools: Vec<PoolView>,
+    faults: Faults,
+    /// Who watches that no rule is broken.
+    pub(crate) monitor: Monitor,
+    /// What happened.
+    pub(crate) story: Story,
+    /// What it came to.
+    pub(crate) stats: Stats,
+}
+
+impl Sim {
+    /// When every run begins.
+    #[must_use]
+    pub(crate) fn start() -> Timestamp {
+        Timestamp::from_second(1_790_000_000).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    /// A run that has not begun.
+    #[must_use]
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let start = Self::start();
+        let mut sim = Self {
+            now: start,
+            start,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            rng: Rng::new(scenario.seed),
+            api: Api::default(),
+            replicas: (0..scenario.replicas).map(|_| Replica::new()).collect(),
+            actors: Actors::default(),
+            config: scenario.config.clone(),
+            pools: scenario.pools.clone(),
+            faults: scenario.faults.clone(),
+            monitor: Monitor::default(),
+            story: Story::default(),
+            stats: Stats::default(),
+        };
+        for replica in 0..scenario.replicas {
+            sim.at(0, Event::Start { replica });
+        }
+        sim.at(100, Event::Lead { replica: 0 });
+        actors::schedule(&mut sim, scenario);
+        sim
+    }
+
+    /// Lets something happen so many milliseconds from now.
+    pub(crate) fn at(&mut self, millis: u64, event: Event) {
+        let at = self.now + SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX));
+        self.push(at, event);
+    }
+
+    fn push(&mut self, at: Timestamp, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), event);
+    }
+
+    /// Runs until this long after the start, or until a rule is broken.
+    pub(crate) fn run_for(&mut self, span: SignedDuration) -> Result<(), String> {
+        let end = self.start + span;
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            if at > end {
+                self.push(at, event);
+                break;
+            }
+            self.now = self.now.max(at);
+            self.stats.steps += 1;
+            self.handle(event);
+            actors::notice(self);
+            self.feed_watches();
+            if let Some(broken) = self.monitor.broken() {
+                return Err(self.tell(&broken.node, &broken.rule));
+            }
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// What went wrong and how it came to that.
+    #[must_use]
+    pub(crate) fn tell(&self, node: &str, rule: &str) -> String {
+        let after = self.now.duration_since(self.start).as_secs_f64();
+        format!(
+            "{rule}\n  {after:.3} s after the start, and this led to it:\n{}",
+            self.story.about(node, self.start)
+        )
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub(crate) fn calm_down(&mut self) {
+        self.faults = Faults::None;
+        self.note("", "from here on nothing goes wrong any more");
+        actors::calm_down(self);
+        let leading: Vec<usize> = (0..self.replicas.len()).filter(|id| self.replicas[*id].leading).collect();
+        for replica in leading.into_iter().skip(1) {
+            self.handle(Event::StandBy { replica });
+        }
+    }
+
+    /// Adds a line to the story.
+    pub(crate) fn note(&mut self, node: &str, line: impl std::fmt::Display) {
+        self.story.note(self.now, node, line);
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Deliver { replica, life, connection, kind, version, fact } => {
+                let stream = self.replicas[replica].stream(kind);
+                if stream.connection == connection {
+                    stream.delivered = stream.delivered.max(version);
+                    self.learn(replica, life, vec![*fact]);
+                }
+            }
+            Event::Reconnect { replica, life, kind } => self.reconnect(replica, life, kind),
+            Event::Arrive(request) => self.arrive(*request),
+            Event::Answer(request, outcome) => self.answer(&request, outcome),
+            Event::Learn { replica, life, facts } => self.learn(replica, life, facts),
+            Event::Ask { replica, life, question } => self.ask(replica, life, &question),
+            Event::Wake { replica, life } => {
+                if self.replicas[replica].life == life {
+                    self.replicas[replica].wake = None;
+                    self.decide(replica);
+                }
+            }
+            Event::Bookmark { replica, life, connection, kind, version } => {
+                let is_same_life = self.replicas[replica].life == life;
+                let stream = self.replicas[replica].stream(kind);
+                if is_same_life && stream.connection == connection {
+                    stream.delivered = stream.delivered.max(version);
+                }
+            }
+            Event::Start { replica } => {
+                let is_stale = self.rng.permille(self.faults.weather().stale_list);
+                let back = if is_stale { self.rng.below(12) } else { 0 };
+                self.start_replica(replica, Version(self.api.version().0.saturating_sub(back)));
+            }
+            Event::Lead { replica } => self.lead(replica),
+            Event::StandBy { replica } => self.stand_by(replica),
+            Event::Elect => self.elect(),
+            Event::Actor(event) => actors::act(self, event),
+        }
+    }
+}
