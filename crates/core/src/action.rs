@@ -132,6 +132,12 @@ impl Action {
         }
     }
 
+    /// The same thing done to the same node, whatever the details.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other) && self.node() == other.node()
+    }
+
     /// What to tell people once this is done.
     #[must_use]
     pub fn news(&self) -> Option<&News> {

@@ -44,6 +44,8 @@ pub struct Decision {
     pub explanation: Explanation,
     /// The node's present worker is still wanted.
     worker_is_wanted: bool,
+    /// The node is verified and has nothing to do: checks may be run there for comparison.
+    pub(crate) may_lend: bool,
 }
 
 /// What to do now.
@@ -70,7 +72,7 @@ pub enum Want {
 
 impl Decision {
     fn new(explanation: Explanation) -> Self {
-        Self { want: Want::Nothing, wake: None, explanation, worker_is_wanted: false }
+        Self { want: Want::Nothing, wake: None, explanation, worker_is_wanted: false, may_lend: false }
     }
 
     fn wants(mut self, want: Want) -> Self {
@@ -134,7 +136,7 @@ fn in_scope(subject: &Subject<'_>) -> Decision {
     }
     let action = match &decision.want {
         Want::Act(_) => None,
-        Want::Worker { .. } => startup.action,
+        Want::Worker { .. } => startup.action.or_else(|| tidy::foreign_worker(subject)),
         Want::Nothing | Want::Reference | Want::Reread(_) | Want::Occupancy(_) => {
             startup.action.or_else(|| tidy::consider(subject, decision.worker_is_wanted))
         }

@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::action::Action;
 use crate::config::Config;
 use crate::decide::{Census, Context, Decision, Want, decide_node};
-use crate::explain::{Explanation, Phase};
+use crate::explain::Explanation;
 use crate::ids::{NodeName, NodeRef};
 use crate::view::{Purpose, Stamp};
 use crate::world::{Fact, NodeEntry, World};
@@ -195,7 +195,7 @@ impl Engine {
         if is_expected {
             self.release(&node.name);
             let refused = match &outcome {
-                Outcome::Refused(why) => Some(format!("the API server refused to {}: {why}", order.action)),
+                Outcome::Refused(why) => Some((order.action.clone(), why.clone())),
                 _ => None,
             };
             let desk = self.desks.entry(node.name.clone()).or_default();
@@ -288,7 +288,7 @@ impl Engine {
         let Some(entry) = self.world.entry(name) else { return false };
         let mut decision = self.judge(entry, now);
         let desk = self.desks.entry(name.clone()).or_default();
-        desk.complain(&mut decision.explanation);
+        desk.complain(&mut decision);
         if self.config.reconciliation.dry_run
             && let Want::Act(action) = &decision.want
         {
@@ -360,10 +360,7 @@ impl Engine {
         }
         let is_idle = |name: &&NodeName| {
             let entry = self.world.entry(name);
-            let at_rest = |entry: &NodeEntry| {
-                let decision = self.judge(entry, now);
-                decision.want == Want::Nothing && decision.explanation.phase == Phase::Verified
-            };
+            let at_rest = |entry: &NodeEntry| self.judge(entry, now).may_lend;
             self.desks.get(*name).is_none_or(|desk| desk.underway.is_none())
                 && entry.is_some_and(|entry| entry.workers.is_empty() && at_rest(entry))
         };

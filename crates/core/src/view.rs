@@ -34,17 +34,15 @@ pub struct NodeView {
 }
 
 impl NodeView {
-    /// Where in the list a taint is that means the same as this one.
+    /// Where in the list this taint is. Key and effect identify a taint; its value may be another one, or none.
     #[must_use]
     pub fn position(&self, taint: &Taint) -> Option<usize> {
-        self.taints.iter().position(|raw| is_taint(raw, taint))
+        let field = |raw: &Value, name: &str| raw.get(name).and_then(Value::as_str).map(str::to_owned);
+        self.taints.iter().position(|raw| {
+            field(raw, "key").as_deref() == Some(&taint.key)
+                && field(raw, "effect").as_deref() == Some(taint.effect.as_str())
+        })
     }
-}
-
-/// A taint in an object means the same as one in the configuration: same key, value and effect.
-fn is_taint(raw: &Value, taint: &Taint) -> bool {
-    let field = |name: &str| raw.get(name).and_then(Value::as_str).unwrap_or("");
-    field("key") == taint.key && field("value") == taint.value && field("effect") == taint.effect.as_str()
 }
 
 /// The condition `NodeReadyVerified` of a node.

@@ -30,7 +30,7 @@ pub enum Fact {
     WorkerGone(WorkerRef, NodeName, Version),
     /// All workers there are.
     Workers(Vec<WorkerView>, Version),
-    /// A possible init pod as it is.
+    /// A possible init pod as it is. All of them come from one watch, in the order of their versions.
     InitPod(InitPodView),
     /// An init pod is gone. The name is that of its node.
     InitPodGone(Uid, NodeName, Version),
@@ -140,6 +140,14 @@ struct Latest {
     nodes: Version,
     workers: Version,
     init_pods: Version,
+}
+
+impl Latest {
+    /// What an unknown object in a list must be newer than. A list that is older than the watch may show objects
+    /// that are gone; one that is not older shows everything that the watch may have lost.
+    fn floor(latest: Version, list: Version) -> Version {
+        if list < latest { latest } else { Version::default() }
+    }
 }
 
 /// Whether a fact of this version tells something new of an object that is known in that version, or not at all.
@@ -266,7 +274,7 @@ impl World {
         for view in views {
             let name = view.id.name.clone();
             let known = self.node_version(&name);
-            if is_news(known, view.version, Version::default()) {
+            if is_news(known, view.version, Latest::floor(self.latest.nodes, version)) {
                 self.set_node(view, now);
             }
             if let Some(entry) = self.entries.get_mut(&name).filter(|_| known.is_none()) {
@@ -356,7 +364,7 @@ impl World {
         let listed: BTreeSet<String> = views.iter().map(|view| view.id.name.clone()).collect();
         for view in views {
             let known = self.worker_version(&view.stamp.node.name, &view.id.name);
-            if is_news(known, view.version, Version::default()) {
+            if is_news(known, view.version, Latest::floor(self.latest.workers, version)) {
                 self.set_worker(view, now);
             }
         }
@@ -415,7 +423,8 @@ impl World {
     fn init_pods(&mut self, views: Vec<InitPodView>, version: Version) {
         let listed: BTreeSet<Uid> = views.iter().map(|view| view.uid.clone()).collect();
         for view in views {
-            if is_news(self.init_pod_version(&view.host, &view.uid), view.version, Version::default()) {
+            let known = self.init_pod_version(&view.host, &view.uid);
+            if is_news(known, view.version, Latest::floor(self.latest.init_pods, version)) {
                 self.set_init_pod(view);
             }
         }
@@ -458,15 +467,17 @@ impl World {
         let Reread { node, view, node_version, worker, worker_version } = reread;
         self.touched.insert(node.name.clone());
         let known = self.node_version(&node.name);
+        let floor = Latest::floor(self.latest.nodes, node_version);
         match view {
-            Some(view) if is_news(known, view.version, Version::default()) => self.set_node(view, now),
+            Some(view) if is_news(known, view.version, floor) => self.set_node(view, now),
             None if known.is_some_and(|known| known <= node_version) => self.forget_node(&node.name),
             Some(_) | None => {}
         }
         let name = worker_name(&node.uid);
         let known = self.worker_version(&node.name, &name);
+        let floor = Latest::floor(self.latest.workers, worker_version);
         match worker {
-            Some(worker) if is_news(known, worker.version, Version::default()) => {
+            Some(worker) if is_news(known, worker.version, floor) => {
                 self.set_worker(worker, now);
             }
             None if known.is_some_and(|known| known <= worker_version) => {

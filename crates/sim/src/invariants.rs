@@ -84,11 +84,6 @@ impl Monitor {
         self.proofs.retain(|(proven, _)| proven != uid);
     }
 
-    /// Something is told to people: one more write.
-    pub(crate) fn told(&mut self, action: &Action) {
-        *self.writes.entry(action.node().uid.clone()).or_default() += 1;
-    }
-
     /// The most writes that any node has cost.
     pub(crate) fn most_writes(&self) -> usize {
         self.writes.values().copied().max().unwrap_or(0)

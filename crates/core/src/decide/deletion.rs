@@ -71,9 +71,11 @@ impl Census {
         self.proofs.iter().rev().map(|(_, _, name)| name)
     }
 
-    /// What the checks said last on any verified node since then.
-    fn latest_proof(&self, since: Timestamp) -> Option<(Timestamp, Proof)> {
-        self.proofs.last().filter(|(at, _, _)| *at >= since).map(|(at, proof, _)| (*at, *proof))
+    /// What the checks said last on any verified node in this span. What was written by a clock that was ahead of
+    /// ours says nothing about it.
+    fn latest_proof(&self, since: Timestamp, until: Timestamp) -> Option<(Timestamp, Proof)> {
+        let past = self.proofs.iter().rev().find(|(at, _, _)| *at <= until);
+        past.filter(|(at, _, _)| *at >= since).map(|(at, proof, _)| (*at, *proof))
     }
 
     /// Most nodes fail at once: that is hardly the fault of each of them.
@@ -86,7 +88,11 @@ fn standing_of(entry: &NodeEntry) -> Standing {
     let (Some(view), Some(state)) = (&entry.view, &entry.state) else {
         return Standing::default();
     };
-    let lends = state.phase == StatePhase::Verified && state.boot == view.boot && !view.leaving;
+    // A state with runs that came to nothing was written after the verdict, so its time proves nothing.
+    let lends = state.phase == StatePhase::Verified
+        && state.boot == view.boot
+        && state.inconclusive == 0
+        && !view.leaving;
     let reference = state
         .reference
         .as_ref()
@@ -125,7 +131,7 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
     }
     // A clock that was ahead when the failure was recorded must not put it out of reach.
     let since = state.at.min(subject.entry.state_seen);
-    match cx.census.latest_proof(since) {
+    match cx.census.latest_proof(since, cx.now) {
         None => return hold("first the checks are run on a verified node".to_owned()).wants(Want::Reference),
         Some((at, Proof::Failed)) if cx.now < at + SICK_FOR => {
             return hold(

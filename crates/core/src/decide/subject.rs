@@ -82,12 +82,18 @@ impl<'a> Subject<'a> {
             }
             StatePhase::Failed => {
                 let (attempt, of) = (state.attempt, settings.max_retries);
-                let why = if state.inconclusive >= settings.max_inconclusive_runs {
-                    format!("no verdict in {} runs: {reason}", state.inconclusive)
-                } else {
-                    format!("attempt {attempt} of {of} failed: {reason}")
+                let why = match state.inconclusive {
+                    0 => format!("attempt {attempt} of {of} failed: {reason}"),
+                    runs if runs >= settings.max_inconclusive_runs => {
+                        format!("no verdict in {runs} runs: {reason}")
+                    }
+                    runs => {
+                        format!("attempt {attempt} of {of} failed, then run {runs} gave no verdict: {reason}")
+                    }
                 };
-                match state.next_try.filter(|_| !self.is_exhausted(state)) {
+                let goes_on = !self.is_exhausted(state) && (self.is_tainted() || state.next_try.is_some());
+                match state.next_try.filter(|_| goes_on) {
+                    None if goes_on => Explanation::new(Phase::Failed, door, why),
                     Some(at) => Explanation::new(Phase::Failed, door, why).then("next try", at),
                     None => Explanation::new(Phase::Failed, door, format!("{why}; {}", self.remedy())),
                 }

@@ -41,6 +41,14 @@ pub(super) fn spent_worker(subject: &Subject<'_>, is_wanted: bool) -> Option<Act
         .map(|worker| remove(worker, "it is no longer needed"))
 }
 
+/// A worker of an earlier node of this name.
+pub(super) fn foreign_worker(subject: &Subject<'_>) -> Option<Action> {
+    let mut workers = subject.entry.workers.values().map(|worker| &worker.view);
+    workers
+        .find(|worker| worker.stamp.node != subject.view.id && !worker.leaving)
+        .map(|worker| remove(worker, "its node is gone"))
+}
+
 /// Workers whose node is gone. The garbage collector removes them too, some time.
 pub(super) fn orphans(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     let told = Explanation::new(Phase::OutOfScope, Door::Open, "the node is gone");

@@ -86,7 +86,12 @@ impl<'a> Trial<'a> {
             Some(probation) => format!("{probation}; {why}"),
             None => why.to_owned(),
         };
-        Decision::new(self.subject.explain(self.subject.phase(), why))
+        let phase = match self.so_far().map(|state| state.phase) {
+            Some(StatePhase::Verified) => Phase::Verified,
+            Some(StatePhase::Failed) => Phase::Failed,
+            Some(StatePhase::Unverified) | None => Phase::Unverified,
+        };
+        Decision::new(self.subject.explain(phase, why))
     }
 
     fn lost_its_worker(self) -> bool {
@@ -125,8 +130,7 @@ impl<'a> Trial<'a> {
                 let span = next_try.duration_since(state.at).max(SignedDuration::ZERO);
                 due = next_try.min(subject.entry.state_seen + span);
                 if subject.cx.now < due {
-                    let told = subject.account(state).then("next try", due);
-                    return Decision::new(told).wakes(due);
+                    return self.pausing(state, due);
                 }
             } else if self.probation.is_some() {
                 due = subject.entry.state_seen;
@@ -134,6 +138,16 @@ impl<'a> Trial<'a> {
         }
         let stamp = subject.next_stamp(Purpose::Verify, self.attempt());
         self.waiting("waiting for a free verification slot").wants(Want::Worker { stamp, due })
+    }
+
+    fn pausing(self, state: &NodeState, due: Timestamp) -> Decision {
+        let told = if self.probation.is_none() {
+            self.subject.account(state)
+        } else {
+            let reason = state.reason.as_deref().unwrap_or("no reason was kept");
+            self.waiting(&format!("run {} gave no verdict: {reason}", state.inconclusive)).explanation
+        };
+        Decision::new(told.then("next try", due)).wakes(due)
     }
 
     fn end_of_the_line(self, state: &NodeState) -> Decision {
@@ -197,12 +211,17 @@ impl<'a> Trial<'a> {
         let subject = self.subject;
         let settings = &subject.cx.config.reconciliation;
         let attempt = worker.view.stamp.attempt;
-        let next_try =
-            (attempt < settings.max_retries).then(|| subject.cx.now + settings.delay_after(attempt));
-        let state = NodeState { phase: StatePhase::Failed, attempt, next_try, ..subject.next_state() }
-            .because(&fault.cause, &fault.reason);
-        let mut told = subject.account(&state);
         let closes = self.probation.is_some() && verification::may_be_closed(subject);
+        // A node that is open and cannot be closed is left to people.
+        let goes_on = attempt < settings.max_retries && (closes || self.probation.is_none());
+        let next_try = goes_on.then(|| subject.cx.now + settings.delay_after(attempt));
+        let reason = match scope::closing_is_unsafe(subject, subject.taints().iter()) {
+            Some(why) if self.probation.is_some() => format!("{}; it stays open: {why}", fault.reason),
+            _ => fault.reason.clone(),
+        };
+        let state = NodeState { phase: StatePhase::Failed, attempt, next_try, ..subject.next_state() }
+            .because(&fault.cause, &reason);
+        let mut told = subject.account(&state);
         if closes {
             told.door = Door::Closed;
         }
@@ -238,7 +257,12 @@ impl<'a> Trial<'a> {
     }
 
     fn record(self, state: &NodeState, news: Option<News>) -> Action {
-        let patch = PatchBuilder::new(self.subject.view).state(state).build();
+        let patch = PatchBuilder::new(self.subject.view).state(state);
+        let patch = match state.phase {
+            StatePhase::Failed => patch.unlabel(&self.subject.cx.config.node_management.verified_label),
+            StatePhase::Verified | StatePhase::Unverified => patch,
+        };
+        let patch = patch.build();
         Action::Record { node: self.subject.view.id.clone(), patch, news }
     }
 }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::subject::Subject;
 use super::trial::{Progress, Trial, progress};
-use super::{Decision, Want, deletion, scope};
+use super::{Decision, Want, deletion, scope, startup};
 use crate::action::{Action, Closing, News};
 use crate::config::OnReboot;
 use crate::explain::Phase;
@@ -77,8 +77,8 @@ fn untouched(subject: &Subject<'_>, why: &str) -> Decision {
         None => format!("left alone: {why}"),
         Some(state) => {
             let reason = state.reason.as_deref().unwrap_or("no reason was kept");
-            let unsafe_to_close = scope::closing_is_unsafe(subject, subject.taints().iter());
-            format!("left alone although it failed ({reason}): {}", unsafe_to_close.as_deref().unwrap_or(why))
+            let why = if may_be_closed(subject) { format!("; {why}") } else { String::new() };
+            format!("left alone although it failed: {reason}{why}")
         }
     };
     Decision::new(subject.explain(Phase::OutOfScope, why))
@@ -130,7 +130,7 @@ fn verified(subject: &Subject<'_>) -> Decision {
     });
     let lent = |worker: &&SeenWorker| subject.is_current(&worker.view.stamp, Purpose::Reference);
     let Some(worker) = subject.worker().filter(lent) else {
-        return decision;
+        return Decision { may_lend: true, ..decision };
     };
     match progress(subject, worker) {
         Progress::Waiting { until, .. } => decision.wakes(until).keeps_worker(),
@@ -144,10 +144,12 @@ fn open_again(subject: &Subject<'_>) -> Decision {
     let decision = Decision::new(
         subject.explain(Phase::Verified, "verified, but somebody put the taint back; it is taken off again"),
     );
-    if scope::awaits_karpenter(subject) {
+    let settings = &subject.cx.config.node_management;
+    let is_early = startup::first_closed(subject, settings.after.iter().map(String::as_str)).is_some();
+    if is_early || scope::awaits_karpenter(subject) {
         return decision;
     }
-    let label = &subject.cx.config.node_management.verified_label;
+    let label = &settings.verified_label;
     let patch =
         PatchBuilder::new(subject.view).take_off(subject.taints()).same_label(label).same_state().build();
     decision.acts(Action::OpenGate {

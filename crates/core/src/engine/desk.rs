@@ -3,6 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ASK_AGAIN, Plan, Question};
+use crate::action::Action;
+use crate::decide::{Decision, Want};
 use crate::explain::Explanation;
 use crate::ids::NodeRef;
 use crate::view::Stamp;
@@ -21,7 +23,8 @@ pub(super) struct Desk {
     /// Orders that were refused in a row.
     pub(super) setbacks: u32,
     not_before: Option<Timestamp>,
-    refusal: Option<String>,
+    /// What was refused, and why.
+    refusal: Option<(Action, String)>,
 }
 
 /// An order that was given.
@@ -48,7 +51,7 @@ impl Desk {
     }
 
     /// An order came to nothing: the next one is given later each time.
-    pub(super) fn set_back(&mut self, now: Timestamp, refusal: Option<String>) {
+    pub(super) fn set_back(&mut self, now: Timestamp, refusal: Option<(Action, String)>) {
         let doubled = FIRST_PAUSE.saturating_mul(1 << self.setbacks.min(5));
         self.not_before = Some(now + doubled.min(LONGEST_PAUSE));
         self.setbacks = self.setbacks.saturating_add(1);
@@ -93,14 +96,19 @@ impl Desk {
         }
     }
 
-    /// Adds to an explanation what the API server would not let us do.
-    pub(super) fn complain(&mut self, explanation: &mut Explanation) {
+    /// Adds to an explanation what the API server would not let us do, as long as we want to do it.
+    pub(super) fn complain(&mut self, decision: &mut Decision) {
         self.not_before = None;
-        if self.setbacks == 0 {
-            self.refusal = None;
-        }
-        if let Some(refusal) = &self.refusal {
-            explanation.why = format!("{}; {refusal}", explanation.why);
+        let wanted = match &decision.want {
+            Want::Act(action) => Some(action.clone()),
+            Want::Worker { stamp, .. } => Some(Action::StartWorker { stamp: stamp.clone() }),
+            Want::Nothing | Want::Reference | Want::Reread(_) | Want::Occupancy(_) => None,
+        };
+        let is_same = |refused: &Action| wanted.as_ref().is_some_and(|wanted| wanted.is_like(refused));
+        self.refusal.take_if(|(refused, _)| !is_same(refused));
+        if let Some((action, why)) = &self.refusal {
+            let told = &decision.explanation.why;
+            decision.explanation.why = format!("{told}; the API server refused to {action}: {why}");
         }
     }
 }

@@ -294,7 +294,6 @@ impl Sim {
         }
         let Some(engine) = &mut replica.engine else { return };
         if let Some(tell) = engine.settle(order, outcome, now) {
-            self.monitor.told(&tell);
             let order = Order { ticket: u64::MAX, action: tell };
             let request = Request { replica: *id, life: *life, order };
             self.at(1, Event::Arrive(Box::new(request)));

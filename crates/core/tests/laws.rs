@@ -1,0 +1,322 @@
+//! What holds in every cluster: the same knowledge gives the same decisions, however it came, and a plan that is
+//! carried out leaves nothing to do. Each law is tried on some hundred random clusters, the same ones every time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use knr_core::action::Action;
+use knr_core::config::Config;
+use knr_core::engine::{Engine, Outcome, Plan, Question};
+use knr_core::ids::{NodeName, Version};
+use knr_core::names;
+use knr_core::view::{Occupancy, Stage};
+use knr_core::world::{Fact, Source};
+use support::cluster::{Cluster, view};
+use support::random::{self, Random, noon};
+
+const WORLDS: u64 = 500;
+
+/// When all doubt about what was there before us is over, and no worker has run out of time.
+fn later() -> Timestamp {
+    noon() + SignedDuration::from_secs(41)
+}
+
+fn engine(config: &Config, facts: Vec<Fact>) -> Engine {
+    let mut engine = Engine::new(config.clone());
+    for fact in facts {
+        engine.learn(fact, noon());
+    }
+    engine.lead();
+    engine
+}
+
+/// Where every node stands, as people are told.
+fn standings(engine: &Engine, now: Timestamp) -> BTreeMap<String, String> {
+    engine
+        .explanations()
+        .map(|(name, told)| (name.to_string(), format!("{} {}", told.phase, told.at(now))))
+        .collect()
+}
+
+/// The same without what a dry run would do, which depends on when that was thought of.
+fn without_plans(engine: &Engine) -> BTreeMap<String, String> {
+    let plain = |why: &str| why.split("; dry run").next().unwrap_or_default().to_owned();
+    let told = engine.explanations();
+    told.map(|(name, told)| (name.to_string(), format!("{} {}: {}", told.phase, told.door, plain(&told.why))))
+        .collect()
+}
+
+fn actions(plan: &Plan) -> Vec<Action> {
+    plan.orders.iter().map(|order| order.action.clone()).chain(plan.withheld.iter().cloned()).collect()
+}
+
+fn dry(mut config: Config) -> Config {
+    config.reconciliation.dry_run = true;
+    config
+}
+
+#[test]
+fn the_same_facts_give_the_same_plan() {
+    for seed in 0..WORLDS {
+        let mut random = Random::new(seed);
+        let config = random::any_config(&mut random);
+        let cluster = random::cluster(&mut random);
+        let plan = || engine(&config, cluster.lists()).decide(noon());
+        assert_eq!(plan(), plan(), "seed {seed}");
+    }
+}
+
+/// Every object there is as single events: nodes, workers and pods, each kind in the order of its versions.
+fn events(cluster: &Cluster) -> [Vec<Fact>; 3] {
+    let mut nodes: Vec<_> = cluster.nodes.values().map(view).collect();
+    nodes.sort_by_key(|node| node.version);
+    let mut workers: Vec<_> = cluster.workers.values().cloned().collect();
+    workers.sort_by_key(|worker| worker.version);
+    let mut pods: Vec<_> = cluster.pods.values().cloned().collect();
+    pods.sort_by_key(|pod| pod.version);
+    [
+        nodes.into_iter().map(|node| Fact::Node(node, Source::Watch)).collect(),
+        workers.into_iter().map(|worker| Fact::Worker(worker, Source::Watch)).collect(),
+        pods.into_iter().map(Fact::InitPod).collect(),
+    ]
+}
+
+/// The watches of different kinds run side by side, and may tell a thing twice.
+fn interleaved(random: &mut Random, cluster: &Cluster) -> Vec<Fact> {
+    let mut kinds = events(cluster).map(std::collections::VecDeque::from);
+    let mut told: Vec<Fact> = Vec::new();
+    while kinds.iter().any(|kind| !kind.is_empty()) {
+        let kind = random.below(3);
+        told.extend(kinds[kind].pop_front());
+        if random.chance(20) && !told.is_empty() {
+            told.push(random.pick(&told).clone());
+        }
+    }
+    told
+}
+
+#[test]
+fn it_does_not_matter_by_which_way_facts_come() {
+    for seed in 0..WORLDS {
+        let mut random = Random::new(seed);
+        let config = random::any_config(&mut random);
+        let cluster = random::cluster(&mut random);
+        let mut by_lists = engine(&config, cluster.lists());
+        let mut nothing = Cluster::default();
+        nothing.pools.clone_from(&cluster.pools);
+        let mut by_events = engine(&config, nothing.lists());
+        for fact in interleaved(&mut random, &cluster) {
+            by_events.learn(fact, noon());
+        }
+        let plans = (by_lists.decide(later()), by_events.decide(later()));
+        assert_eq!(actions(&plans.0), actions(&plans.1), "seed {seed}");
+        assert_eq!(plans.0.questions, plans.1.questions, "seed {seed}");
+        assert_eq!(standings(&by_lists, later()), standings(&by_events, later()), "seed {seed}");
+    }
+}
+
+/// Changes something in the cluster. Says what a watch tells of it, and what it told of the same object before.
+fn happen(random: &mut Random, cluster: &mut Cluster) -> (Fact, Option<Fact>) {
+    let name = format!("n{}", random.below(7));
+    let before = cluster.node(&name);
+    let old_node = before.clone().map(|node| Fact::Node(node, Source::Watch));
+    match random.below(10) {
+        0 if before.is_some() => (cluster.node_gone(&name).unwrap(), old_node),
+        1..5 => {
+            if let Some(worker) = cluster.workers.values().nth(random.below(7)).cloned() {
+                let mut changed = worker.clone();
+                changed.stage = random::stage(random);
+                let old = Some(Fact::Worker(worker, Source::Watch));
+                return (Fact::Worker(cluster.put_worker(changed), Source::Watch), old);
+            }
+            (cluster.pool_list(), None)
+        }
+        5..7 => (Fact::InitPod(random::put_pod(random, cluster, &name)), None),
+        _ => {
+            let mut document = random::node(random, &name);
+            // Whether a pod has started again since a restart is remembered, so a replica that starts now cannot know.
+            if let Some(before) = before {
+                document["status"]["nodeInfo"]["bootID"] = serde_json::json!(before.boot);
+            }
+            (Fact::Node(cluster.put_node(&name, document), Source::Watch), old_node)
+        }
+    }
+}
+
+#[test]
+fn deciding_step_by_step_comes_to_the_same_as_deciding_at_once() {
+    for seed in 0..WORLDS {
+        let mut random = Random::new(seed);
+        let config = dry(random::plain_config(&mut random));
+        let mut cluster = random::cluster(&mut random);
+        let mut running = engine(&config, cluster.lists());
+        running.decide(noon());
+        for _ in 0..random.below(12) {
+            running.learn(happen(&mut random, &mut cluster).0, noon());
+            if random.chance(60) {
+                running.decide(noon());
+            }
+        }
+        running.decide(later());
+        let mut fresh = engine(&config, cluster.lists());
+        let plan = fresh.decide(later());
+        assert_eq!(without_plans(&running), without_plans(&fresh), "seed {seed}");
+        running.configure(config.clone());
+        assert_eq!(actions(&running.decide(later())), actions(&plan), "seed {seed}");
+    }
+}
+
+#[test]
+fn old_facts_after_new_ones_change_nothing() {
+    for seed in 0..WORLDS {
+        let mut random = Random::new(seed);
+        let config = random::any_config(&mut random);
+        let mut cluster = random::cluster(&mut random);
+        let mut running = engine(&config, cluster.lists());
+        let mut old: Vec<Fact> = Vec::new();
+        for _ in 0..random.below(12) {
+            let (fact, before) = happen(&mut random, &mut cluster);
+            old.extend(before);
+            running.learn(fact, noon());
+        }
+        running.decide(noon());
+        let before = standings(&running, noon());
+        for _ in 0..old.len() * 2 {
+            running.learn(random.pick(&old).clone(), noon());
+        }
+        let plan = running.decide(noon());
+        assert_eq!((actions(&plan), plan.questions, plan.news), (vec![], vec![], vec![]), "seed {seed}");
+        assert_eq!(standings(&running, noon()), before, "seed {seed}");
+    }
+}
+
+/// A list can be under way while the watch tells that an object is gone.
+#[test]
+fn an_old_list_brings_back_nothing_that_is_gone() {
+    for seed in 0..WORLDS {
+        let mut random = Random::new(seed);
+        let config = random::any_config(&mut random);
+        let mut cluster = random::cluster(&mut random);
+        let mut running = engine(&config, cluster.lists());
+        let old = cluster.lists();
+        let Some(name) = cluster.nodes.keys().next().cloned() else { continue };
+        running.learn(cluster.node_gone(&name).unwrap(), noon());
+        running.decide(noon());
+        for fact in old {
+            running.learn(fact, noon());
+        }
+        running.decide(noon());
+        let known = running.world().entry(&name.as_str().into()).and_then(|entry| entry.view.as_ref());
+        assert_eq!(known, None, "seed {seed}");
+    }
+}
+
+/// Carries out a plan to the letter. Every order applies, for nobody else writes.
+fn carry_out(random: &mut Random, engine: &mut Engine, cluster: &mut Cluster, plan: Plan) {
+    for order in plan.orders {
+        let outcome = cluster.act(&order.action);
+        assert!(
+            matches!(outcome, Outcome::Done(_)),
+            "{} does not apply to what it was decided on",
+            order.action
+        );
+        engine.settle(&order, outcome, noon());
+    }
+    for question in plan.questions {
+        let answer = match question {
+            Question::Everything => continue,
+            Question::Node(node) => cluster.reread(&node),
+            Question::Occupancy(node) if random.chance(50) => Fact::Occupancy(node, Occupancy::Idle),
+            Question::Occupancy(node) => Fact::Occupancy(node, Occupancy::Busy("shop/cart".to_owned())),
+        };
+        engine.learn(answer, noon());
+    }
+}
+
+/// What belongs to others on each node.
+fn of_others(cluster: &Cluster) -> BTreeMap<NodeName, String> {
+    let ours = [
+        names::UNVERIFIED_TAINT,
+        names::STARTUP_TAINT,
+        names::VERIFIED_LABEL,
+        names::STATE_ANNOTATION,
+        names::COMPLETED_ANNOTATION,
+    ];
+    let is_ours = |key: &str| ours.contains(&key);
+    let of_others = |mut node: knr_core::view::NodeView| {
+        node.taints.retain(|taint| !is_ours(taint["key"].as_str().unwrap()));
+        node.labels.retain(|key, _| !is_ours(key));
+        node.annotations.retain(|key, _| !is_ours(key));
+        (node.id.name, format!("{:?} {:?} {:?}", node.taints, node.labels, node.annotations))
+    };
+    cluster.nodes.values().map(view).map(of_others).collect()
+}
+
+fn live(cluster: &Cluster) -> usize {
+    cluster.workers.values().filter(|worker| !matches!(worker.stage, Stage::Ended(_))).count()
+}
+
+#[test]
+fn a_plan_that_is_carried_out_leaves_nothing_to_do_and_nobody_else_hurt() {
+    const ROUNDS: usize = 12;
+    for seed in 0..WORLDS {
+        let mut random = Random::new(seed);
+        let config = random::any_config(&mut random);
+        let mut cluster = random::cluster(&mut random);
+        let mut running = engine(&config, cluster.lists());
+        let places = config.limits.max_concurrent_workers as usize;
+        let (others, allowed) = (of_others(&cluster), places.max(live(&cluster)));
+        let mut started = BTreeSet::new();
+        let (mut rounds, mut looked_again) = (0, false);
+        loop {
+            let plan = running.decide(noon());
+            if plan.orders.is_empty() && plan.questions.is_empty() {
+                if std::mem::replace(&mut looked_again, true) {
+                    break;
+                }
+                running.configure(config.clone());
+                continue;
+            }
+            looked_again = false;
+            for action in actions(&plan) {
+                let is_start = matches!(action, Action::StartWorker { .. });
+                let is_removal = matches!(action, Action::RemoveWorker { .. });
+                assert!(
+                    !(is_removal && started.contains(action.node())),
+                    "seed {seed}: made to be removed: {action}"
+                );
+                started.extend(is_start.then(|| action.node().clone()));
+            }
+            carry_out(&mut random, &mut running, &mut cluster, plan);
+            assert!(live(&cluster) <= allowed, "seed {seed}: more workers than places");
+            rounds += 1;
+            assert!(rounds < ROUNDS, "seed {seed}: no end of orders");
+        }
+        let left = of_others(&cluster);
+        assert!(
+            left.iter().all(|(name, theirs)| others[name] == *theirs),
+            "seed {seed}: {others:?} became {left:?}"
+        );
+        let again = engine(&config, cluster.lists()).decide(noon());
+        assert_eq!(actions(&again), vec![], "seed {seed}: after a restart there is something to do");
+    }
+}
+
+#[test]
+fn a_replica_that_does_not_lead_gives_no_orders() {
+    for seed in 0..WORLDS {
+        let mut random = Random::new(seed);
+        let config = random::any_config(&mut random);
+        let mut cluster = random::cluster(&mut random);
+        let mut standby = engine(&config, cluster.lists());
+        standby.stand_by();
+        for _ in 0..5 {
+            standby.learn(happen(&mut random, &mut cluster).0, noon());
+            assert_eq!(standby.decide(noon()), Plan::default(), "seed {seed}");
+        }
+        assert_ne!(cluster.version(), Version::default());
+    }
+}
