@@ -3,17 +3,18 @@
 //! Facts may come late, twice or out of order between kinds of objects. Versions settle it: an older fact about an
 //! object never replaces a newer one, and an object that is gone does not come back by an old fact.
 
+mod init_pods;
+mod nodes;
+mod workers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use crate::action::worker_name;
 use crate::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
-use crate::names;
 use crate::state::NodeState;
-use crate::view::{
-    InitPodView, LedgerView, NodeView, Occupancy, PoolView, Purpose, Stage, Stamp, WorkerView,
-};
+use crate::view::{InitPodView, LedgerView, NodeView, Occupancy, PoolView, Stamp, WorkerView};
 
 /// One thing we learn about the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -219,237 +220,6 @@ impl World {
         }
     }
 
-    fn node(&mut self, view: NodeView, source: Source, now: Timestamp) {
-        let version = view.version;
-        if is_news(self.node_version(&view.id.name), version, self.latest.nodes) {
-            self.set_node(view, now);
-        }
-        if source == Source::Watch {
-            self.latest.nodes = self.latest.nodes.max(version);
-        }
-    }
-
-    fn node_version(&self, name: &NodeName) -> Option<Version> {
-        self.entries.get(name)?.view.as_ref().map(|view| view.version)
-    }
-
-    fn set_node(&mut self, view: NodeView, now: Timestamp) {
-        let entry = self.entries.entry(view.id.name.clone()).or_default();
-        let state = view
-            .annotations
-            .get(names::STATE_ANNOTATION)
-            .and_then(|text| NodeState::parse(text))
-            .filter(|state| state.uid == view.id.uid);
-        if state != entry.state {
-            entry.state = state;
-            entry.state_seen = now;
-        }
-        match &entry.view {
-            Some(known) if known.id.uid == view.id.uid => {
-                if known.boot != view.boot {
-                    entry.begin_to_doubt(now);
-                }
-            }
-            _ => {
-                entry.seen = now;
-                // Pods that were there before it: then this is not its beginning.
-                entry.doubt = (!entry.init_pods.is_empty()).then_some(now);
-                entry.occupancy = None;
-                entry.vanished = None;
-            }
-        }
-        self.touched.insert(view.id.name.clone());
-        entry.view = Some(view);
-    }
-
-    fn node_gone(&mut self, id: &NodeRef, version: Version) {
-        self.latest.nodes = self.latest.nodes.max(version);
-        if self.node_version(&id.name).is_some_and(|known| known <= version) {
-            self.forget_node(&id.name);
-        }
-    }
-
-    fn nodes(&mut self, views: Vec<NodeView>, version: Version, now: Timestamp) {
-        let listed: BTreeSet<NodeName> = views.iter().map(|view| view.id.name.clone()).collect();
-        for view in views {
-            let name = view.id.name.clone();
-            let known = self.node_version(&name);
-            if is_news(known, view.version, Latest::floor(self.latest.nodes, version)) {
-                self.set_node(view, now);
-            }
-            if let Some(entry) = self.entries.get_mut(&name).filter(|_| known.is_none()) {
-                entry.begin_to_doubt(now);
-            }
-        }
-        self.latest.nodes = self.latest.nodes.max(version);
-        let gone: Vec<NodeName> = self
-            .entries
-            .iter()
-            .filter(|(name, entry)| {
-                !listed.contains(*name) && entry.view.as_ref().is_some_and(|view| view.version <= version)
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in &gone {
-            self.forget_node(name);
-        }
-    }
-
-    fn forget_node(&mut self, name: &NodeName) {
-        self.touched.insert(name.clone());
-        if let Some(entry) = self.entries.get_mut(name) {
-            entry.view = None;
-            entry.state = None;
-            entry.vanished = None;
-            entry.occupancy = None;
-        }
-        self.drop_if_empty(name);
-    }
-
-    fn drop_if_empty(&mut self, name: &NodeName) {
-        if let Some(entry) = self.entries.get(name)
-            && entry.view.is_none()
-            && entry.workers.is_empty()
-            && entry.init_pods.is_empty()
-        {
-            self.entries.remove(name);
-        }
-    }
-
-    fn worker(&mut self, view: WorkerView, source: Source, now: Timestamp) {
-        let version = view.version;
-        if is_news(self.worker_version(&view.stamp.node.name, &view.id.name), version, self.latest.workers) {
-            self.set_worker(view, now);
-        }
-        if source == Source::Watch {
-            self.latest.workers = self.latest.workers.max(version);
-        }
-    }
-
-    fn worker_version(&self, node: &NodeName, worker: &str) -> Option<Version> {
-        self.entries.get(node)?.workers.get(worker).map(|worker| worker.view.version)
-    }
-
-    fn set_worker(&mut self, view: WorkerView, now: Timestamp) {
-        let name = view.stamp.node.name.clone();
-        let entry = self.entries.entry(name.clone()).or_default();
-        let known = entry.workers.get(&view.id.name);
-        let since = match known {
-            Some(known) if known.view.id == view.id && same_stage(&known.view.stage, &view.stage) => {
-                known.since
-            }
-            _ => now,
-        };
-        if let Some(known) = known.filter(|known| known.view.id != view.id) {
-            entry.vanished = Some(known.view.stamp.clone());
-        }
-        self.live_workers += usize::from(is_live(&view));
-        self.live_workers -= usize::from(known.is_some_and(|known| is_live(&known.view)));
-        self.references += usize::from(is_reference(&view));
-        self.references -= usize::from(known.is_some_and(|known| is_reference(&known.view)));
-        entry.workers.insert(view.id.name.clone(), SeenWorker { view, since });
-        self.touched.insert(name);
-    }
-
-    fn worker_gone(&mut self, id: &WorkerRef, node: &NodeName, version: Version) {
-        self.latest.workers = self.latest.workers.max(version);
-        let entry = self.entries.get(node);
-        let known = entry.and_then(|entry| entry.workers.get(&id.name));
-        if known.is_some_and(|known| known.view.id == *id && known.view.version <= version) {
-            self.forget_worker(node, &id.name);
-        }
-    }
-
-    fn workers(&mut self, views: Vec<WorkerView>, version: Version, now: Timestamp) {
-        let listed: BTreeSet<String> = views.iter().map(|view| view.id.name.clone()).collect();
-        for view in views {
-            let known = self.worker_version(&view.stamp.node.name, &view.id.name);
-            if is_news(known, view.version, Latest::floor(self.latest.workers, version)) {
-                self.set_worker(view, now);
-            }
-        }
-        self.latest.workers = self.latest.workers.max(version);
-        let all =
-            self.entries.iter().flat_map(|(node, entry)| entry.workers.values().map(move |w| (node, w)));
-        let gone: Vec<(NodeName, String)> = all
-            .filter(|(_, worker)| !listed.contains(&worker.view.id.name) && worker.view.version <= version)
-            .map(|(node, worker)| (node.clone(), worker.view.id.name.clone()))
-            .collect();
-        for (node, worker) in &gone {
-            self.forget_worker(node, worker);
-        }
-    }
-
-    fn forget_worker(&mut self, node: &NodeName, worker: &str) {
-        self.touched.insert(node.clone());
-        if let Some(entry) = self.entries.get_mut(node)
-            && let Some(gone) = entry.workers.remove(worker)
-        {
-            self.live_workers -= usize::from(is_live(&gone.view));
-            self.references -= usize::from(is_reference(&gone.view));
-            entry.vanished = Some(gone.view.stamp);
-        }
-        self.drop_if_empty(node);
-    }
-
-    fn init_pod(&mut self, view: InitPodView) {
-        if is_news(self.init_pod_version(&view.host, &view.uid), view.version, self.latest.init_pods) {
-            self.latest.init_pods = self.latest.init_pods.max(view.version);
-            self.set_init_pod(view);
-        }
-    }
-
-    fn init_pod_version(&self, host: &NodeName, uid: &Uid) -> Option<Version> {
-        self.entries.get(host)?.init_pods.get(uid).map(|pod| pod.view.version)
-    }
-
-    fn set_init_pod(&mut self, view: InitPodView) {
-        self.touched.insert(view.host.clone());
-        let pods = &mut self.entries.entry(view.host.clone()).or_default().init_pods;
-        let restarted = pods
-            .get(&view.uid)
-            .is_some_and(|known| known.restarted || known.view.containers != view.containers);
-        pods.insert(view.uid.clone(), SeenInitPod { view, restarted });
-    }
-
-    fn init_pod_gone(&mut self, uid: &Uid, host: &NodeName, version: Version) {
-        self.latest.init_pods = self.latest.init_pods.max(version);
-        let pods = self.entries.get(host).map(|entry| &entry.init_pods);
-        if pods.and_then(|pods| pods.get(uid)).is_some_and(|known| known.view.version <= version) {
-            self.forget_init_pod(host, uid);
-        }
-    }
-
-    fn init_pods(&mut self, views: Vec<InitPodView>, version: Version) {
-        let listed: BTreeSet<Uid> = views.iter().map(|view| view.uid.clone()).collect();
-        for view in views {
-            let known = self.init_pod_version(&view.host, &view.uid);
-            if is_news(known, view.version, Latest::floor(self.latest.init_pods, version)) {
-                self.set_init_pod(view);
-            }
-        }
-        self.latest.init_pods = self.latest.init_pods.max(version);
-        let all = self
-            .entries
-            .iter()
-            .flat_map(|(node, entry)| entry.init_pods.values().map(move |pod| (node, pod)));
-        let gone: Vec<(NodeName, Uid)> = all
-            .filter(|(_, pod)| !listed.contains(&pod.view.uid) && pod.view.version <= version)
-            .map(|(node, pod)| (node.clone(), pod.view.uid.clone()))
-            .collect();
-        for (node, uid) in &gone {
-            self.forget_init_pod(node, uid);
-        }
-    }
-
-    fn forget_init_pod(&mut self, host: &NodeName, uid: &Uid) {
-        self.touched.insert(host.clone());
-        if let Some(entry) = self.entries.get_mut(host) {
-            entry.init_pods.remove(uid);
-        }
-        self.drop_if_empty(host);
-    }
-
     fn pools(&mut self, pools: Vec<PoolView>) {
         self.pools = pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
     }
@@ -489,16 +259,4 @@ impl World {
             entry.reread = Some(now);
         }
     }
-}
-
-fn is_live(worker: &WorkerView) -> bool {
-    !matches!(worker.stage, Stage::Ended(_))
-}
-
-fn is_reference(worker: &WorkerView) -> bool {
-    worker.stamp.purpose == Purpose::Reference
-}
-
-fn same_stage(one: &Stage, other: &Stage) -> bool {
-    std::mem::discriminant(one) == std::mem::discriminant(other)
 }

@@ -35,8 +35,8 @@ pub struct DeletionLimits {
     /// the cluster.
     #[schemars(range(min = 1, max = 100))]
     pub max_percent: u32,
-    /// Percent of the managed nodes that may be failing. While more fail, nothing is deleted: then the fault is
-    /// more likely in the cluster than in the nodes.
+    /// Percent of the managed nodes that may be failing. While more than that and more than one of them fail, nothing
+    /// is deleted: then the fault is more likely in the cluster than in the nodes.
     #[schemars(range(min = 0, max = 100))]
     pub max_failing_percent: u32,
 }
@@ -55,10 +55,11 @@ impl DeletionLimits {
         share.max(1).min(as_usize(self.max_per_hour))
     }
 
-    /// Whether so many of the managed nodes fail that nothing may be deleted.
+    /// Whether so many of the managed nodes fail that nothing may be deleted. One alone is no crowd.
     #[must_use]
     pub fn too_many_failing(&self, failing: usize, managed: usize) -> bool {
-        failing.saturating_mul(100) > managed.saturating_mul(as_usize(self.max_failing_percent))
+        failing > 1
+            && failing.saturating_mul(100) > managed.saturating_mul(as_usize(self.max_failing_percent))
     }
 }
 
@@ -242,5 +243,7 @@ mod tests {
         assert!(!limits.too_many_failing(2, 10));
         assert!(limits.too_many_failing(3, 10));
         assert!(!limits.too_many_failing(0, 0));
+        assert!(!limits.too_many_failing(1, 1));
+        assert!(limits.too_many_failing(2, 2));
     }
 }

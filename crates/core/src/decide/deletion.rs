@@ -77,11 +77,6 @@ impl Census {
         let past = self.proofs.iter().rev().find(|(at, _, _)| *at <= until);
         past.filter(|(at, _, _)| *at >= since).map(|(at, proof, _)| (*at, *proof))
     }
-
-    /// Most nodes fail at once: that is hardly the fault of each of them.
-    fn is_suspicious(&self, max_failing_percent: u32) -> bool {
-        self.failing > 1 && self.failing * 100 > self.managed * max_failing_percent as usize
-    }
 }
 
 fn standing_of(entry: &NodeEntry) -> Standing {
@@ -125,8 +120,9 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
     if state.attempt < cx.config.reconciliation.max_retries {
         return hold("there was no verdict, so it may not be its own fault".to_owned());
     }
-    if cx.census.is_suspicious(limits.max_failing_percent) {
-        let (failing, managed) = (cx.census.failing, cx.census.managed);
+    let (failing, managed) = (cx.census.failing, cx.census.managed);
+    // Many nodes fail at once: that is hardly the fault of each of them.
+    if limits.too_many_failing(failing, managed) {
         return hold(format!("{failing} of {managed} nodes fail at once, the cluster itself is suspected"));
     }
     // A clock that was ahead when the failure was recorded must not put it out of reach.
@@ -159,8 +155,7 @@ fn reserve_or_delete(subject: &Subject<'_>, hold: impl Fn(String) -> Decision) -
             claim: subject.view.claim.clone(),
         });
     }
-    let share = cx.census.managed * limits.max_percent as usize / 100;
-    let allowed = share.max(1).min(limits.max_per_hour as usize);
+    let allowed = limits.per_hour(cx.census.managed);
     if entries.len() >= allowed {
         return hold(format!("{} of {allowed} deletions in an hour are used up", entries.len()));
     }

@@ -1,0 +1,67 @@
+//! What is known of init pods.
+
+use std::collections::BTreeSet;
+
+use super::{Latest, SeenInitPod, World, is_news};
+use crate::ids::{NodeName, Uid, Version};
+use crate::view::InitPodView;
+
+impl World {
+    pub(super) fn init_pod(&mut self, view: InitPodView) {
+        if is_news(self.init_pod_version(&view.host, &view.uid), view.version, self.latest.init_pods) {
+            self.latest.init_pods = self.latest.init_pods.max(view.version);
+            self.set_init_pod(view);
+        }
+    }
+
+    pub(super) fn init_pod_version(&self, host: &NodeName, uid: &Uid) -> Option<Version> {
+        self.entries.get(host)?.init_pods.get(uid).map(|pod| pod.view.version)
+    }
+
+    pub(super) fn set_init_pod(&mut self, view: InitPodView) {
+        self.touched.insert(view.host.clone());
+        let pods = &mut self.entries.entry(view.host.clone()).or_default().init_pods;
+        let restarted = pods
+            .get(&view.uid)
+            .is_some_and(|known| known.restarted || known.view.containers != view.containers);
+        pods.insert(view.uid.clone(), SeenInitPod { view, restarted });
+    }
+
+    pub(super) fn init_pod_gone(&mut self, uid: &Uid, host: &NodeName, version: Version) {
+        self.latest.init_pods = self.latest.init_pods.max(version);
+        let pods = self.entries.get(host).map(|entry| &entry.init_pods);
+        if pods.and_then(|pods| pods.get(uid)).is_some_and(|known| known.view.version <= version) {
+            self.forget_init_pod(host, uid);
+        }
+    }
+
+    pub(super) fn init_pods(&mut self, views: Vec<InitPodView>, version: Version) {
+        let listed: BTreeSet<Uid> = views.iter().map(|view| view.uid.clone()).collect();
+        for view in views {
+            let known = self.init_pod_version(&view.host, &view.uid);
+            if is_news(known, view.version, Latest::floor(self.latest.init_pods, version)) {
+                self.set_init_pod(view);
+            }
+        }
+        self.latest.init_pods = self.latest.init_pods.max(version);
+        let all = self
+            .entries
+            .iter()
+            .flat_map(|(node, entry)| entry.init_pods.values().map(move |pod| (node, pod)));
+        let gone: Vec<(NodeName, Uid)> = all
+            .filter(|(_, pod)| !listed.contains(&pod.view.uid) && pod.view.version <= version)
+            .map(|(node, pod)| (node.clone(), pod.view.uid.clone()))
+            .collect();
+        for (node, uid) in &gone {
+            self.forget_init_pod(node, uid);
+        }
+    }
+
+    pub(super) fn forget_init_pod(&mut self, host: &NodeName, uid: &Uid) {
+        self.touched.insert(host.clone());
+        if let Some(entry) = self.entries.get_mut(host) {
+            entry.init_pods.remove(uid);
+        }
+        self.drop_if_empty(host);
+    }
+}

@@ -1,0 +1,110 @@
+//! What is known of nodes.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::{Latest, Source, World, is_news};
+use crate::ids::{NodeName, NodeRef, Version};
+use crate::names;
+use crate::state::NodeState;
+use crate::view::NodeView;
+
+impl World {
+    pub(super) fn node(&mut self, view: NodeView, source: Source, now: Timestamp) {
+        let version = view.version;
+        if is_news(self.node_version(&view.id.name), version, self.latest.nodes) {
+            self.set_node(view, now);
+        }
+        if source == Source::Watch {
+            self.latest.nodes = self.latest.nodes.max(version);
+        }
+    }
+
+    pub(super) fn node_version(&self, name: &NodeName) -> Option<Version> {
+        self.entries.get(name)?.view.as_ref().map(|view| view.version)
+    }
+
+    pub(super) fn set_node(&mut self, view: NodeView, now: Timestamp) {
+        let entry = self.entries.entry(view.id.name.clone()).or_default();
+        let state = view
+            .annotations
+            .get(names::STATE_ANNOTATION)
+            .and_then(|text| NodeState::parse(text))
+            .filter(|state| state.uid == view.id.uid);
+        if state != entry.state {
+            entry.state = state;
+            entry.state_seen = now;
+        }
+        match &entry.view {
+            Some(known) if known.id.uid == view.id.uid => {
+                if known.boot != view.boot {
+                    entry.begin_to_doubt(now);
+                }
+            }
+            _ => {
+                entry.seen = now;
+                // Pods that were there before it: then this is not its beginning.
+                entry.doubt = (!entry.init_pods.is_empty()).then_some(now);
+                entry.occupancy = None;
+                entry.vanished = None;
+            }
+        }
+        self.touched.insert(view.id.name.clone());
+        entry.view = Some(view);
+    }
+
+    pub(super) fn node_gone(&mut self, id: &NodeRef, version: Version) {
+        self.latest.nodes = self.latest.nodes.max(version);
+        if self.node_version(&id.name).is_some_and(|known| known <= version) {
+            self.forget_node(&id.name);
+        }
+    }
+
+    pub(super) fn nodes(&mut self, views: Vec<NodeView>, version: Version, now: Timestamp) {
+        let listed: BTreeSet<NodeName> = views.iter().map(|view| view.id.name.clone()).collect();
+        for view in views {
+            let name = view.id.name.clone();
+            let known = self.node_version(&name);
+            if is_news(known, view.version, Latest::floor(self.latest.nodes, version)) {
+                self.set_node(view, now);
+            }
+            if let Some(entry) = self.entries.get_mut(&name).filter(|_| known.is_none()) {
+                entry.begin_to_doubt(now);
+            }
+        }
+        self.latest.nodes = self.latest.nodes.max(version);
+        let gone: Vec<NodeName> = self
+            .entries
+            .iter()
+            .filter(|(name, entry)| {
+                !listed.contains(*name) && entry.view.as_ref().is_some_and(|view| view.version <= version)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in &gone {
+            self.forget_node(name);
+        }
+    }
+
+    pub(super) fn forget_node(&mut self, name: &NodeName) {
+        self.touched.insert(name.clone());
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.view = None;
+            entry.state = None;
+            entry.vanished = None;
+            entry.occupancy = None;
+        }
+        self.drop_if_empty(name);
+    }
+
+    pub(super) fn drop_if_empty(&mut self, name: &NodeName) {
+        if let Some(entry) = self.entries.get(name)
+            && entry.view.is_none()
+            && entry.workers.is_empty()
+            && entry.init_pods.is_empty()
+        {
+            self.entries.remove(name);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What is known of workers.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::{Latest, SeenWorker, Source, World, is_news};
+use crate::ids::{NodeName, Version, WorkerRef};
+use crate::view::{Purpose, Stage, WorkerView};
+
+impl World {
+    pub(super) fn worker(&mut self, view: WorkerView, source: Source, now: Timestamp) {
+        let version = view.version;
+        if is_news(self.worker_version(&view.stamp.node.name, &view.id.name), version, self.latest.workers) {
+            self.set_worker(view, now);
+        }
+        if source == Source::Watch {
+            self.latest.workers = self.latest.workers.max(version);
+        }
+    }
+
+    pub(super) fn worker_version(&self, node: &NodeName, worker: &str) -> Option<Version> {
+        self.entries.get(node)?.workers.get(worker).map(|worker| worker.view.version)
+    }
+
+    pub(super) fn set_worker(&mut self, view: WorkerView, now: Timestamp) {
+        let name = view.stamp.node.name.clone();
+        let entry = self.entries.entry(name.clone()).or_default();
+        let known = entry.workers.get(&view.id.name);
+        let since = match known {
+            Some(known) if known.view.id == view.id && same_stage(&known.view.stage, &view.stage) => {
+                known.since
+            }
+            _ => now,
+        };
+        if let Some(known) = known.filter(|known| known.view.id != view.id) {
+            entry.vanished = Some(known.view.stamp.clone());
+        }
+        self.live_workers += usize::from(is_live(&view));
+        self.live_workers -= usize::from(known.is_some_and(|known| is_live(&known.view)));
+        self.references += usize::from(is_reference(&view));
+        self.references -= usize::from(known.is_some_and(|known| is_reference(&known.view)));
+        entry.workers.insert(view.id.name.clone(), SeenWorker { view, since });
+        self.touched.insert(name);
+    }
+
+    pub(super) fn worker_gone(&mut self, id: &WorkerRef, node: &NodeName, version: Version) {
+        self.latest.workers = self.latest.workers.max(version);
+        let entry = self.entries.get(node);
+        let known = entry.and_then(|entry| entry.workers.get(&id.name));
+        if known.is_some_and(|known| known.view.id == *id && known.view.version <= version) {
+            self.forget_worker(node, &id.name);
+        }
+    }
+
+    pub(super) fn workers(&mut self, views: Vec<WorkerView>, version: Version, now: Timestamp) {
+        let listed: BTreeSet<String> = views.iter().map(|view| view.id.name.clone()).collect();
+        for view in views {
+            let known = self.worker_version(&view.stamp.node.name, &view.id.name);
+            if is_news(known, view.version, Latest::floor(self.latest.workers, version)) {
+                self.set_worker(view, now);
+            }
+        }
+        self.latest.workers = self.latest.workers.max(version);
+        let all =
+            self.entries.iter().flat_map(|(node, entry)| entry.workers.values().map(move |w| (node, w)));
+        let gone: Vec<(NodeName, String)> = all
+            .filter(|(_, worker)| !listed.contains(&worker.view.id.name) && worker.view.version <= version)
+            .map(|(node, worker)| (node.clone(), worker.view.id.name.clone()))
+            .collect();
+        for (node, worker) in &gone {
+            self.forget_worker(node, worker);
+        }
+    }
+
+    pub(super) fn forget_worker(&mut self, node: &NodeName, worker: &str) {
+        self.touched.insert(node.clone());
+        if let Some(entry) = self.entries.get_mut(node)
+            && let Some(gone) = entry.workers.remove(worker)
+        {
+            self.live_workers -= usize::from(is_live(&gone.view));
+            self.references -= usize::from(is_reference(&gone.view));
+            entry.vanished = Some(gone.view.stamp);
+        }
+        self.drop_if_empty(node);
+    }
+}
+
+fn is_live(worker: &WorkerView) -> bool {
+    !matches!(worker.stage, Stage::Ended(_))
+}
+
+fn is_reference(worker: &WorkerView) -> bool {
+    worker.stamp.purpose == Purpose::Reference
+}
+
+fn same_stage(one: &Stage, other: &Stage) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
