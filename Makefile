@@ -6,6 +6,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 NODES ?= 2
 NAME ?= default
+SEEDS ?= 20000
+FROM ?= 0
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-node-ready
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
@@ -41,8 +43,8 @@ advisories: setup $(DENY) ## check dependencies against the advisory database, w
 .PHONY: test-unit
 test-unit: setup ## run the tests that need no cluster
 	$(CARGO) test --workspace --lib --bins --examples
+	$(CARGO) test -p knr-core -p knr-sim --test '*'
 	$(CARGO) test --workspace --doc
-	$(CARGO) test -p knr-core --test '*'
 
 .PHONY: generate
 generate: setup ## write docs/config.md and docs/config.schema.json anew, from the code
@@ -61,6 +63,19 @@ lab-up: setup ## make a cluster (NODES=2, NAME=default)
 .PHONY: lab-down
 lab-down: setup ## end the cluster (NAME=default)
 	@$(LAB) down --name $(NAME)
+
+.PHONY: sim
+sim: setup ## run the rules in a hostile simulated cluster (SEEDS=20000 FROM=0, or SEED=n for one with its story)
+	$(CARGO) run --quiet --release -p knr-sim -- $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM))
+	$(if $(SEED),,$(CARGO) run --quiet --release -p knr-sim -- --exhaustive)
+
+.PHONY: mistakes
+mistakes: setup ## make each mistake of a list in a copy of the rules and see that the simulation notices (long)
+	$(CARGO) run --quiet --release -p knr-sim --example mistakes
+
+.PHONY: bench
+bench: setup ## measure what a decision costs in clusters of 100, 10,000 and 100,000 nodes
+	$(CARGO) run --quiet --release -p knr-sim --example bench
 
 .PHONY: bench-lab
 bench-lab: setup ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools

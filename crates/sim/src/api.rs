@@ -139,13 +139,7 @@ impl Api {
     /// Changes a node by a JSON patch.
     pub(crate) fn patch_node(&mut self, name: &str, ops: &Value) -> Result<NodeView, Refusal> {
         let node = self.nodes.get(name).ok_or(Refusal::NotFound)?;
-        let changed = json_patch::apply(node, ops).map_err(Refusal::Invalid)?;
-        let taints = changed.pointer("/spec/taints").and_then(Value::as_array);
-        let keys = taints.into_iter().flatten().map(|taint| (&taint["key"], &taint["effect"]));
-        let keys: Vec<_> = keys.collect();
-        if keys.iter().enumerate().any(|(index, key)| keys[..index].contains(key)) {
-            return Err(Refusal::Invalid("spec.taints: the same key and effect twice".to_owned()));
-        }
+        let changed = patched(node, ops).map_err(Refusal::Invalid)?;
         if changed != **node {
             self.put_node(name, changed);
         }
@@ -323,4 +317,15 @@ impl Api {
         let worker = self.workers.get(&id.name).filter(|worker| worker.id == *id);
         worker.map(|worker| Fact::Worker((**worker).clone(), Source::Answer)).into_iter().collect()
     }
+}
+
+/// A node after a JSON patch, if the patch can be applied and the node is valid after it.
+pub(crate) fn patched(node: &Value, ops: &Value) -> Result<Value, String> {
+    let changed = json_patch::apply(node, ops)?;
+    let taints = changed.pointer("/spec/taints").and_then(Value::as_array);
+    let keys: Vec<_> = taints.into_iter().flatten().map(|taint| (&taint["key"], &taint["effect"])).collect();
+    if keys.iter().enumerate().any(|(index, key)| keys[..index].contains(key)) {
+        return Err("spec.taints: the same key and effect twice".to_owned());
+    }
+    Ok(changed)
 }

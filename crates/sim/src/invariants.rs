@@ -112,6 +112,9 @@ impl Monitor {
         }
         let (Some(before), Some(after)) = (before, after) else { return };
         self.nothing_of_others(config, &before, after);
+        if before != *after && is_excluded(&observe::node(&before), config) {
+            self.violate(name, "a node that is none of our business was changed");
+        }
         let (before, after) = (observe::node(&before), observe::node(after));
         self.evidence(config, &before, &after);
         self.reason_to_close(config, &before, &after);
@@ -178,6 +181,13 @@ impl Monitor {
                 self.violate(after.id.name.as_str(), rule);
             }
         }
+        let labels = &after.labels;
+        if (opened || labelled)
+            && labels.contains_key(names::KARPENTER_POOL_LABEL)
+            && labels.get(names::KARPENTER_REGISTERED_LABEL).is_none()
+        {
+            self.violate(after.id.name.as_str(), "opened before Karpenter has registered the node");
+        }
         if opened != labelled && opened && !is_labelled(before, config) {
             self.violate(after.id.name.as_str(), "opened without the label in the same write");
         }
@@ -198,6 +208,12 @@ impl Monitor {
         }
         if !verified && !config.node_management.backfill {
             self.violate(before.id.name.as_str(), "S5: a node that was not ours was closed");
+        }
+        if before.labels.get(names::KARPENTER_POOL_LABEL).is_some_and(|pool| pool == "unaware") {
+            self.violate(
+                before.id.name.as_str(),
+                "a node was closed although its NodePool does not know the gate",
+            );
         }
         if verified {
             self.void_proof(&before.id.uid);
@@ -257,6 +273,12 @@ impl Monitor {
         }
         Some(hasher.finish())
     }
+}
+
+/// Control plane nodes and those that the configuration excludes.
+fn is_excluded(node: &NodeView, config: &Config) -> bool {
+    names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(*label))
+        || config.node_management.exclude.iter().any(|selector| selector.matches(&node.labels))
 }
 
 fn our_taints(config: &Config) -> Vec<Taint> {

@@ -26,6 +26,7 @@ pub mod stats;
 mod story;
 
 use jiff::SignedDuration;
+use serde_json::Value;
 
 use crate::run::Sim;
 use crate::scenario::Scenario;
@@ -33,6 +34,11 @@ use crate::stats::Stats;
 
 /// After the last fault everything has come to its end within this long.
 const SETTLE: SignedDuration = SignedDuration::from_mins(20);
+
+/// What the simulated API server makes of a JSON patch for a node, for comparison with a real one.
+pub fn patch_node(node: &Value, ops: &Value) -> Result<Value, String> {
+    api::patched(node, ops)
+}
 
 /// Runs a seed. What went wrong is told as a story.
 pub fn run_seed(seed: u64) -> Result<Stats, String> {

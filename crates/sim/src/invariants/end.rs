@@ -1,11 +1,10 @@
 //! What must be so once nothing has gone wrong for a while: every node has come to its end, and nothing is left over.
 
 use knr_core::config::OnReboot;
-use knr_core::names;
 use knr_core::state::{NodeState, StatePhase};
 use knr_core::view::{ConditionStatus, NodeView};
 
-use super::{is_closed, is_labelled, state_of};
+use super::{is_closed, is_excluded, is_labelled, state_of};
 use crate::actors::Fit;
 use crate::observe;
 use crate::run::Sim;
@@ -31,9 +30,7 @@ pub(crate) fn at_end(sim: &Sim) -> Result<(), String> {
 }
 
 fn node_at_end(sim: &Sim, node: &NodeView) -> Result<(), String> {
-    let excluded = sim.config.node_management.exclude.iter().any(|selector| selector.matches(&node.labels))
-        || names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(*label));
-    if node.leaving || excluded {
+    if node.leaving || is_excluded(node, &sim.config) {
         return Ok(());
     }
     let state = state_of(node);

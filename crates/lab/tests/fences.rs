@@ -1,0 +1,114 @@
+//! The rules rest on what the API server does with a JSON patch, and the simulation on doing the same. Here the real one
+//! is asked.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::lab_with_nodes;
+use lab::Lab;
+use serde_json::{Value, json};
+
+const NODE: &str = "apiVersion: v1
+kind: Node
+metadata: { name: fence, labels: { zone: a }, annotations: { a: b } }
+spec: { taints: [{ key: x/first, effect: NoSchedule }, { key: x/second, value: v, effect: NoExecute }] }
+";
+const BARE: &str = "apiVersion: v1
+kind: Node
+metadata: { name: bare }
+";
+
+#[test]
+fn the_api_server_refuses_and_applies_patches_as_the_simulation_does() {
+    let lab = lab_with_nodes("fences", 0);
+    lab.apply(NODE).unwrap();
+    lab.apply(BARE).unwrap();
+    let boot = r#"{"status":{"nodeInfo":{"bootID":"boot-1"}}}"#;
+    lab.kubectl(["patch", "node", "fence", "--subresource=status", "--type=merge", "-p", boot]).unwrap();
+    for (name, what, ops) in cases(&get(&lab, "fence")) {
+        let before = get(&lab, name);
+        let expected = knr_sim::patch_node(&before, &ops);
+        let real = lab.kubectl(["patch", "node", name, "--type=json", "-p", &ops.to_string()]);
+        let after = get(&lab, name);
+        match (expected, &real) {
+            (Ok(expected), Ok(_)) => assert_eq!(written(&after), written(&expected), "{what}"),
+            (Err(_), Err(refusal)) => {
+                assert!(refusal.to_string().contains("invalid"), "{what} is refused otherwise: {refusal}");
+                assert_eq!(written(&after), written(&before), "{what} was half done");
+            }
+            (expected, real) => panic!("{what}: the simulation says {expected:?}, the API server {real:?}"),
+        }
+    }
+}
+
+/// Node, what the patch rests on, patch.
+fn cases(node: &Value) -> Vec<(&'static str, &'static str, Value)> {
+    let (first, second) = (node["spec"]["taints"][0].clone(), node["spec"]["taints"][1].clone());
+    let uid = node["metadata"]["uid"].clone();
+    let test = |path: &str, value: &Value| json!({"op": "test", "path": path, "value": value});
+    let add = |path: &str, value: Value| json!({"op": "add", "path": path, "value": value});
+    let null = Value::Null;
+    let label = add("/metadata/labels/node-ready~1verified", json!("true"));
+    let taint = json!({"key": "node-ready/unverified", "effect": "NoSchedule"});
+    let state = "/metadata/annotations/node-ready~1state";
+    vec![
+        (
+            "fence",
+            "the right UID and boot",
+            json!([test("/metadata/uid", &uid), test("/status/nodeInfo/bootID", &json!("boot-1")), label]),
+        ),
+        (
+            "fence",
+            "another UID",
+            json!([test("/metadata/uid", &json!("other")), add("/metadata/labels/a", json!("b"))]),
+        ),
+        (
+            "fence",
+            "another boot",
+            json!([test("/status/nodeInfo/bootID", &json!("boot-2")), add("/metadata/labels/a", json!("b"))]),
+        ),
+        ("fence", "no state yet", json!([test(state, &null), add(state, json!("one"))])),
+        ("fence", "a state where none was seen", json!([test(state, &null), add(state, json!("two"))])),
+        ("fence", "the state that was seen", json!([test(state, &json!("one")), add(state, json!("two"))])),
+        (
+            "fence",
+            "a list where none was seen",
+            json!([test("/spec/taints", &null), add("/spec/taints", json!([taint]))]),
+        ),
+        ("fence", "a taint more", json!([add("/spec/taints/-", taint.clone())])),
+        ("fence", "the same taint twice", json!([add("/spec/taints/-", taint.clone())])),
+        (
+            "fence",
+            "another taint at this place",
+            json!([test("/spec/taints/0", &second), {"op": "remove", "path": "/spec/taints/0"}]),
+        ),
+        ("fence", "a place that is not there", json!([{"op": "remove", "path": "/spec/taints/7"}])),
+        (
+            "fence",
+            "this taint at this place",
+            json!([test("/spec/taints/0", &first), {"op": "remove", "path": "/spec/taints/0"}]),
+        ),
+        (
+            "bare",
+            "no taints and no list",
+            json!([test("/spec/taints", &null), add("/spec/taints", json!([taint]))]),
+        ),
+        ("bare", "an append where no map is", json!([add("/metadata/annotations/a", json!("b"))])),
+        (
+            "bare",
+            "no annotations and no map",
+            json!([test("/metadata/annotations", &null), add("/metadata/annotations", json!({"a": "b"}))]),
+        ),
+        ("bare", "the last taint", json!([{"op": "remove", "path": "/spec/taints/0"}])),
+    ]
+}
+
+fn get(lab: &Lab, name: &str) -> Value {
+    serde_json::from_str(&lab.kubectl(["get", "node", name, "-o", "json"]).unwrap()).unwrap()
+}
+
+/// What patches of ours can change.
+fn written(node: &Value) -> Value {
+    json!([node["spec"]["taints"], node["metadata"]["labels"], node["metadata"]["annotations"]])
+}

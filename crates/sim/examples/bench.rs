@@ -1,0 +1,180 @@
+//! What a decision costs in small and in large clusters. It must not depend on their size.
+//!
+//! Each measurement is for clusters of several sizes in one run, so that the ratio holds on any machine.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use knr_core::action::{Action, worker_name};
+use knr_core::config::Config;
+use knr_core::engine::{Engine, Outcome};
+use knr_core::ids::{NodeRef, Version, WorkerRef};
+use knr_core::names;
+use knr_core::state::{NodeState, StatePhase};
+use knr_core::view::{Ending, NodeView, Purpose, Stage, Stamp, WorkerView};
+use knr_core::world::{Fact, Source};
+use serde_json::json;
+
+const SIZES: [usize; 3] = [100, 10_000, 100_000];
+const DECISIONS: u32 = 20_000;
+/// When the first node that failed is tried again; the others follow second by second.
+const FIRST_TRY: i64 = 100;
+
+fn main() {
+    println!("microseconds a decision, {DECISIONS} decisions each");
+    println!("{:<44}{:>10}{:>10}{:>10}  largest to smallest", "", "100", "10,000", "100,000");
+    report("a label of one verified node changes", StatePhase::Verified, one_label);
+    report("one worker ends, its node opens", StatePhase::Unverified, one_opening);
+    report("one timer fires, the node is tried again", StatePhase::Failed, one_timer);
+}
+
+/// Measures what happens to one node after the other, each of them once, with as many fresh clusters as that takes.
+fn report(name: &str, phase: StatePhase, happen: fn(&mut Engine, usize, &mut Stopwatch) -> usize) {
+    let costs = SIZES.map(|size| {
+        let mut stopwatch = Stopwatch::default();
+        let mut done = 0;
+        while stopwatch.decisions < DECISIONS {
+            let mut engine = engine(size, phase);
+            let turns = size.min((DECISIONS - stopwatch.decisions) as usize);
+            done += (0..turns).map(|turn| happen(&mut engine, turn, &mut stopwatch)).sum::<usize>();
+        }
+        let expected = if phase == StatePhase::Verified { 0 } else { DECISIONS as usize };
+        assert_eq!(done, expected, "{name}: something else was measured");
+        stopwatch.microseconds()
+    });
+    let ratio = costs[2] / costs[0];
+    println!("{name:<44}{:>10.2}{:>10.2}{:>10.2}  {ratio:.1}", costs[0], costs[1], costs[2]);
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds)
+}
+
+fn node(number: usize, phase: StatePhase) -> NodeView {
+    let id = NodeRef { name: format!("node-{number:06}").into(), uid: format!("uid-{number}").into() };
+    let state = NodeState {
+        phase,
+        attempt: 1,
+        serial: 1,
+        next_try: (phase == StatePhase::Failed).then(|| at(FIRST_TRY + i64::try_from(number).unwrap_or(0))),
+        ..NodeState::new(id.uid.clone(), "boot".into(), at(0))
+    };
+    let is_verified = phase == StatePhase::Verified;
+    let labels = (0..30).map(|number| (format!("vendor.example/label-{number}"), "value".to_owned()));
+    let verified = is_verified.then(|| (names::VERIFIED_LABEL.to_owned(), names::VERIFIED_VALUE.to_owned()));
+    let taint = json!({"key": names::UNVERIFIED_TAINT, "value": "true", "effect": "NoSchedule"});
+    let annotations = match phase {
+        StatePhase::Unverified => BTreeMap::from([("ttl".to_owned(), "0".to_owned())]),
+        _ => BTreeMap::from([(names::STATE_ANNOTATION.to_owned(), state.to_json())]),
+    };
+    NodeView {
+        id,
+        version: Version(1),
+        boot: "boot".into(),
+        created: at(0),
+        taints: if is_verified { Vec::new() } else { vec![taint] },
+        labels: labels.chain(verified).collect(),
+        annotations,
+        condition: None,
+        leaving: false,
+        claim: None,
+    }
+}
+
+/// An engine that knows so many nodes and has nothing left to do about them for now.
+fn engine(size: usize, phase: StatePhase) -> Engine {
+    let mut config = Config::default();
+    config.worker.timeout_seconds = 1_000_000;
+    config.worker.pending_timeout_seconds = 1_000_000;
+    config.limits.max_concurrent_workers = u32::MAX;
+    config.reconciliation.interval_seconds = 86_400;
+    let mut engine = Engine::new(config);
+    engine.learn(Fact::Nodes((0..size).map(|number| node(number, phase)).collect(), Version(1)), at(0));
+    engine.learn(Fact::Workers(Vec::new(), Version(1)), at(0));
+    engine.lead();
+    loop {
+        let orders = engine.decide(at(0)).orders;
+        if orders.is_empty() {
+            return engine;
+        }
+        for order in orders {
+            let facts = vec![carried_out(&engine, &order.action)];
+            engine.settle(&order, Outcome::Done(facts), at(0));
+        }
+    }
+}
+
+/// What the API server would answer.
+fn carried_out(engine: &Engine, action: &Action) -> Fact {
+    let node = engine.world().entry(&action.node().name).and_then(|entry| entry.view.clone());
+    match (action, node) {
+        (Action::StartWorker { stamp }, _) => {
+            Fact::Worker(worker(stamp.clone(), 2, Stage::Running), Source::Answer)
+        }
+        (Action::SetCondition { condition, .. }, Some(mut node)) => {
+            node.version = Version(2);
+            node.condition = Some(condition.clone());
+            Fact::Node(node, Source::Answer)
+        }
+        (other, _) => unreachable!("{other} is not part of this"),
+    }
+}
+
+fn worker(stamp: Stamp, version: u64, stage: Stage) -> WorkerView {
+    WorkerView {
+        id: WorkerRef { name: worker_name(&stamp.node.uid), uid: "worker".into() },
+        version: Version(version),
+        host: Some(stamp.node.name.clone()),
+        stamp,
+        stage,
+        leaving: false,
+    }
+}
+
+fn one_label(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> usize {
+    let mut node = node(turn, StatePhase::Verified);
+    node.version = Version(turn as u64 + 3);
+    node.labels.insert("turn".to_owned(), turn.to_string());
+    node.condition = engine.world().entry(&node.id.name).and_then(|entry| entry.view.clone()?.condition);
+    engine.learn(Fact::Node(node, Source::Watch), at(1));
+    stopwatch.time(|| engine.decide(at(1))).orders.len()
+}
+
+fn one_opening(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> usize {
+    let node = node(turn, StatePhase::Unverified).id;
+    let stamp = Stamp { node, boot: "boot".into(), serial: 1, attempt: 1, purpose: Purpose::Verify };
+    let passed = Stage::Ended(Ending::Exited { code: 0, message: String::new() });
+    engine.learn(Fact::Worker(worker(stamp, turn as u64 + 3, passed), Source::Watch), at(1));
+    stopwatch.time(|| engine.decide(at(1))).orders.len()
+}
+
+fn one_timer(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> usize {
+    let now = at(FIRST_TRY + i64::try_from(turn).unwrap_or(0));
+    let orders = stopwatch.time(|| engine.decide(now)).orders;
+    for order in &orders {
+        let facts = vec![carried_out(engine, &order.action)];
+        engine.settle(order, Outcome::Done(facts), now);
+    }
+    orders.len()
+}
+
+#[derive(Default)]
+struct Stopwatch {
+    spent: Duration,
+    decisions: u32,
+}
+
+impl Stopwatch {
+    fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let result = work();
+        self.spent += begun.elapsed();
+        self.decisions += 1;
+        result
+    }
+
+    fn microseconds(&self) -> f64 {
+        self.spent.as_secs_f64() * 1e6 / f64::from(self.decisions)
+    }
+}

@@ -1,0 +1,197 @@
+//! Mistakes that people make when they write such a controller, each as one edit of the rules.
+
+/// One mistake.
+#[derive(Debug)]
+pub(crate) struct Mistake {
+    /// What it is, in a phrase.
+    pub(crate) name: &'static str,
+    /// The file, from the root of the project.
+    pub(crate) file: &'static str,
+    /// What stands there.
+    pub(crate) right: &'static str,
+    /// What stands there instead.
+    pub(crate) wrong: &'static str,
+}
+
+/// All of them.
+pub(crate) const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "the whole taint list is written from what was cached",
+        file: "crates/core/src/patch.rs",
+        right: "            self.ops.push(PatchOp::Remove { path });\n        }\n        self\n    }\n\n    /// Puts",
+        wrong: "            let mut list = self.node.taints.clone();\n            list.remove(position);\n            \
+                self.ops = vec![self.ops[0].clone(), self.ops[1].clone(), \
+                add(\"/spec/taints\".to_owned(), Value::Array(list))];\n        }\n        self\n    }\n\n    /// Puts",
+    },
+    Mistake {
+        name: "a taint is taken off by its place in the list alone",
+        file: "crates/core/src/patch.rs",
+        right: "            self.ops.push(test(path.clone(), self.node.taints[position].clone()));\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "a patch is not bound to the UID of the node",
+        file: "crates/core/src/patch.rs",
+        right: "            test(\"/metadata/uid\".to_owned(), json!(node.id.uid)),\n            \
+                test(\"/status/nodeInfo/bootID\".to_owned(), json!(node.boot)),\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "a patch is not bound to the boot of the node",
+        file: "crates/core/src/patch.rs",
+        right: "            test(\"/status/nodeInfo/bootID\".to_owned(), json!(node.boot)),\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "the state is written over whatever is there",
+        file: "crates/core/src/patch.rs",
+        right: "            let seen = self.seen(key);\n            self.ops.push(seen);\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "a taint list is made although somebody else may have made one",
+        file: "crates/core/src/patch.rs",
+        right: "            self.ops.push(test(\"/spec/taints\".to_owned(), Value::Null));\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "a worker is matched by the name of its node",
+        file: "crates/core/src/decide/subject.rs",
+        right: "        *stamp == self.next_stamp(purpose, stamp.attempt)\n",
+        wrong: "        stamp.serial == self.next_stamp(purpose, stamp.attempt).serial\n",
+    },
+    Mistake {
+        name: "an old result is taken for a new one",
+        file: "crates/core/src/decide/subject.rs",
+        right: "        *stamp == self.next_stamp(purpose, stamp.attempt)\n",
+        wrong: "        let next = self.next_stamp(purpose, stamp.attempt);\n        \
+                (&stamp.node, &stamp.boot, stamp.purpose) == (&next.node, &next.boot, next.purpose)\n",
+    },
+    Mistake {
+        name: "taint and label are changed in two writes",
+        file: "crates/core/src/decide/trial.rs",
+        right: "            .label(&settings.verified_label)\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "a result counts only if its event was seen",
+        file: "crates/core/src/world/workers.rs",
+        right: "        for view in views {\n",
+        wrong: "        for view in views.into_iter().filter(is_live) {\n",
+    },
+    Mistake {
+        name: "a worker that vanished or was evicted costs an attempt",
+        file: "crates/core/src/decide/trial.rs",
+        right: "            phase: if is_last && self.probation.is_none() { StatePhase::Failed } else { before },\n",
+        wrong: "            phase: StatePhase::Failed,\n",
+    },
+    Mistake {
+        name: "a worker that was told to stop has failed",
+        file: "crates/core/src/decide/trial.rs",
+        right: "            _ if worker.view.leaving => self.waiting(\"the worker is being deleted by somebody else\"),\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "a time limit is judged by what the watch told last",
+        file: "crates/core/src/decide/trial.rs",
+        right: "subject.entry.reread.is_none_or(|at| at < until)",
+        wrong: "false",
+    },
+    Mistake {
+        name: "the label is evidence",
+        file: "crates/core/src/decide/verification.rs",
+        right: "(true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled()",
+        wrong: "(true, _) if subject.is_labelled()",
+    },
+    Mistake {
+        name: "what was proven before a restart still holds",
+        file: "crates/core/src/decide/verification.rs",
+        right: "(true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled()",
+        wrong: "(true, Some(StatePhase::Verified)) if subject.is_labelled()",
+    },
+    Mistake {
+        name: "a node is closed again although nobody asked for it",
+        file: "crates/core/src/decide/verification.rs",
+        right: "            _ if subject.is_labelled() => Standing::Verified,\n",
+        wrong: "            _ if subject.is_labelled() && subject.view.taints.len() > 2 => Standing::ToBeClosed,\n            \
+                _ if subject.is_labelled() => Standing::Verified,\n",
+    },
+    Mistake {
+        name: "all of no init pods are ready",
+        file: "crates/core/src/decide/startup.rs",
+        right: "    (!seen_one).then(|| format!(\"waits for an init pod ({}) on the node\", gate.pod_selector))\n",
+        wrong: "    let _ = seen_one;\n    None\n",
+    },
+    Mistake {
+        name: "an init pod of an earlier node of the same name counts",
+        file: "crates/core/src/decide/startup.rs",
+        right: "        && pod.created >= subject.view.created\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "what init pods showed before a restart counts",
+        file: "crates/core/src/decide/startup.rs",
+        right: "subject.cx.now < settled && pods.any(|pod| !pod.restarted)",
+        wrong: "false && subject.cx.now < settled && pods.any(|pod| !pod.restarted)",
+    },
+    Mistake {
+        name: "a node is opened before Karpenter has registered it",
+        file: "crates/core/src/decide/scope.rs",
+        right: "        && labels.get(names::KARPENTER_REGISTERED_LABEL).is_none_or(|value| value != \"true\")\n",
+        wrong: "        && labels.get(names::KARPENTER_REGISTERED_LABEL).is_some_and(|value| value != \"true\")\n",
+    },
+    Mistake {
+        name: "a node is closed although Karpenter does not know the gate",
+        file: "crates/core/src/decide/scope.rs",
+        right: "    let pool = subject.view.labels.get(names::KARPENTER_POOL_LABEL)?;\n",
+        wrong: "    let pool = subject.view.labels.get(names::KARPENTER_POOL_LABEL).filter(|_| false)?;\n",
+    },
+    Mistake {
+        name: "a node is deleted before the right to it was reserved",
+        file: "crates/core/src/decide/deletion.rs",
+        right: "    if entries.iter().any(|entry| entry.node == *node) {\n",
+        wrong: "    if entries.len() < usize::MAX {\n",
+    },
+    Mistake {
+        name: "deletions are not counted",
+        file: "crates/core/src/decide/deletion.rs",
+        right: "    if entries.len() >= allowed {\n",
+        wrong: "    if entries.len() > allowed + 1_000 {\n",
+    },
+    Mistake {
+        name: "a node is deleted without looking at any other",
+        file: "crates/core/src/decide/deletion.rs",
+        right: "        None => return hold(\"first the checks are run on a verified node\".to_owned()).wants(Want::Reference),\n",
+        wrong: "        None => {}\n",
+    },
+    Mistake {
+        name: "waiting goes by the clock of whoever wrote the state",
+        file: "crates/core/src/decide/trial.rs",
+        right: "next_try.min(subject.entry.state_seen + span)",
+        wrong: "next_try.max(next_try.min(subject.entry.state_seen + span))",
+    },
+    Mistake {
+        name: "a lost answer keeps its place among the workers",
+        file: "crates/core/src/engine/orders.rs",
+        right: "            self.starting -= 1;\n",
+        wrong: "            self.starting -= usize::from(self.starting > 9_000);\n",
+    },
+    Mistake {
+        name: "a lost event is lost for good",
+        file: "crates/core/src/engine.rs",
+        right: "                plan.questions.push(Question::Everything);\n",
+        wrong: "",
+    },
+    Mistake {
+        name: "after a conflict the same thing is tried again unseen",
+        file: "crates/core/src/engine.rs",
+        right: "                plan.questions.push(Question::Node(node));\n",
+        wrong: "                let _ = node;\n",
+    },
+    Mistake {
+        name: "a replica that does not lead gives orders",
+        file: "crates/core/src/engine.rs",
+        right: "        self.leading && nodes && workers",
+        wrong: "        nodes && workers",
+    },
+];
