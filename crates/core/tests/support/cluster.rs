@@ -15,8 +15,6 @@ use knr_core::view::{
 use knr_core::world::{Fact, Reread, Source};
 use serde_json::{Value, json};
 
-use super::jsonpatch;
-
 /// What the API server holds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cluster {
@@ -155,7 +153,7 @@ impl Cluster {
     }
 
     fn patch(&mut self, name: &NodeName, patch: &NodePatch) -> Option<Fact> {
-        let patched = jsonpatch::apply(self.nodes.get(name.as_str())?, patch).ok()?;
+        let patched = knr_sim::patch_node(self.nodes.get(name.as_str())?, &json!(patch)).ok()?;
         Some(Fact::Node(self.put_node(name.as_str(), patched), Source::Answer))
     }
 

@@ -2,5 +2,4 @@
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 pub(crate) mod cluster;
-pub(crate) mod jsonpatch;
 pub(crate) mod random;
