@@ -25,8 +25,8 @@ use crate::view::Stamp;
 use crate::world::{Fact, NodeEntry, World};
 use desk::{Desk, Underway};
 
-/// An order whose answer has not come after this long is looked into.
-const ANSWER_EXPECTED: SignedDuration = SignedDuration::from_secs(30);
+/// An order whose answer has not come this long after its request has timed out is looked into.
+const ANSWER_OVERDUE: SignedDuration = SignedDuration::from_secs(5);
 /// A question that was not answered is asked again after this long.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 /// So many verified nodes are looked at to find one that can lend itself for a comparison.
@@ -44,9 +44,10 @@ pub struct Order {
 /// Something that we have to read because no watch tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// Everything, to heal whatever a watch has lost. Answered by lists of all kinds.
+    /// Everything, to heal whatever a watch has lost. Answered by lists of all kinds, and by the ledger.
     Everything,
-    /// A node and its worker, after a write of which we do not know what it did. Answered by [`Fact::Reread`].
+    /// A node and its worker, after a write of which we do not know what it did. Answered by [`Fact::Reread`],
+    /// and by [`Fact::Ledger`] where nodes may be deleted.
     Node(NodeRef),
     /// What runs on a node. Answered by [`Fact::Occupancy`].
     Occupancy(NodeRef),
@@ -72,22 +73,24 @@ pub struct Plan {
 pub enum Outcome {
     /// It was carried out, and this is how things are now.
     Done(Vec<Fact>),
-    /// Things are not as the order assumed: look again.
+    /// Things are not as the order assumed: 404, 409, the name is taken, or 422 because a test in a patch failed.
     Conflict,
-    /// The API server will not do this, and said why.
+    /// The API server will not do this, and said why: 400, 403, any other 422.
     Refused(String),
-    /// It was not carried out, and may be tried again.
+    /// It was not carried out, and may be tried again: 429, 503, no connection.
     Unavailable,
-    /// It may have been carried out, or may still be.
+    /// It may have been carried out, or may still be: 500, 504, no answer.
     Unknown,
 }
 
-/// Which kinds of objects have been listed at least once. Nothing is decided on half a picture.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Synced {
-    nodes: bool,
-    workers: bool,
-    init_pods: bool,
+/// What has to be known before anything is decided: nothing is decided on half a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Topic {
+    Nodes,
+    Workers,
+    InitPods,
+    Pools,
+    Ledger,
 }
 
 /// The rules at work.
@@ -101,11 +104,12 @@ pub struct Engine {
     /// Nodes that want a worker, the one that has waited longest first.
     queue: BTreeSet<(Timestamp, NodeName)>,
     changed: BTreeSet<NodeName>,
-    synced: Synced,
+    known: BTreeSet<Topic>,
     leading: bool,
     starting: usize,
     next_ticket: u64,
     next_sweep: Option<Timestamp>,
+    now: Timestamp,
 }
 
 impl Engine {
@@ -120,11 +124,12 @@ impl Engine {
             timers: BTreeSet::new(),
             queue: BTreeSet::new(),
             changed: BTreeSet::new(),
-            synced: Synced::default(),
+            known: BTreeSet::new(),
             leading: false,
             starting: 0,
             next_ticket: 0,
             next_sweep: None,
+            now: Timestamp::MIN,
         }
     }
 
@@ -139,8 +144,11 @@ impl Engine {
         self.desks.iter().filter_map(|(name, desk)| Some((name, desk.told.as_ref()?)))
     }
 
-    /// Takes up another configuration.
+    /// Takes up another configuration. With other gates, init pods have to be listed anew.
     pub fn configure(&mut self, config: Config) {
+        if self.config.gates != config.gates {
+            self.known.remove(&Topic::InitPods);
+        }
         self.config = config;
         self.consider_all();
     }
@@ -163,11 +171,13 @@ impl Engine {
 
     /// Learns a fact.
     pub fn learn(&mut self, fact: Fact, now: Timestamp) {
+        let now = self.not_back(now);
         match &fact {
-            Fact::Nodes(..) => self.synced.nodes = true,
-            Fact::Workers(..) => self.synced.workers = true,
-            Fact::InitPods(..) => self.synced.init_pods = true,
-            Fact::Pools(_) => self.consider_all(),
+            Fact::Nodes(..) => self.comes_to_know(Topic::Nodes),
+            Fact::Workers(..) => self.comes_to_know(Topic::Workers),
+            Fact::InitPods(..) => self.comes_to_know(Topic::InitPods),
+            Fact::Pools(_) => self.comes_to_know(Topic::Pools),
+            Fact::Ledger(_) => self.comes_to_know(Topic::Ledger),
             Fact::Reread(reread) => {
                 if let Some(desk) = self.desks.get_mut(&reread.node.name) {
                     desk.see_clear();
@@ -179,18 +189,18 @@ impl Engine {
             | Fact::WorkerGone(..)
             | Fact::InitPod(_)
             | Fact::InitPodGone(..)
-            | Fact::Ledger(_)
             | Fact::Occupancy(..) => {}
         }
         self.world.learn(fact, now);
         for name in self.world.take_touched() {
-            self.census.note(&name, self.world.entry(&name));
+            self.census.note(&name, self.world.entry(&name), self.world.facts());
             self.changed.insert(name);
         }
     }
 
     /// Learns what came of an order, and says what there is to tell people of it.
     pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Option<Action> {
+        let now = self.not_back(now);
         let node = order.action.node();
         let is_expected = self.desks.get(&node.name).is_some_and(|desk| desk.awaits(order.ticket));
         if is_expected {
@@ -201,10 +211,9 @@ impl Engine {
             };
             let desk = self.desks.entry(node.name.clone()).or_default();
             match &outcome {
-                Outcome::Done(_) => desk.setbacks = 0,
-                Outcome::Conflict | Outcome::Unknown => {
-                    desk.underway = Some(Underway::Unclear { asked: None });
-                }
+                Outcome::Done(_) => desk.carried_out(&order.action, now),
+                Outcome::Conflict => desk.contradicted(&order.action, now),
+                Outcome::Unknown => desk.underway = Some(Underway::Unclear { asked: None }),
                 Outcome::Refused(_) | Outcome::Unavailable => desk.set_back(now, refused),
             }
             self.changed.insert(node.name.clone());
@@ -217,8 +226,16 @@ impl Engine {
     }
 
     /// Decides about every node that has changed or whose time has come.
+    ///
+    /// The time is that of a clock which never jumps: the wall clock when the process was started, and what a
+    /// monotonic clock has counted since.
     pub fn decide(&mut self, now: Timestamp) -> Plan {
+        let now = self.not_back(now);
         let mut plan = Plan::default();
+        if !self.leading {
+            // Whoever begins to lead looks at every node.
+            self.changed.clear();
+        }
         if !self.may_act() {
             return plan;
         }
@@ -240,9 +257,25 @@ impl Engine {
         plan
     }
 
+    fn comes_to_know(&mut self, topic: Topic) {
+        self.known.insert(topic);
+    }
+
+    /// Time never goes back: spans are measured by it.
+    fn not_back(&mut self, now: Timestamp) -> Timestamp {
+        self.now = self.now.max(now);
+        self.now
+    }
+
     fn may_act(&self) -> bool {
-        let Synced { nodes, workers, init_pods } = self.synced;
-        self.leading && nodes && workers && (init_pods || self.config.gates.is_empty())
+        let mut needed = vec![Topic::Nodes, Topic::Workers, Topic::Pools];
+        if !self.config.gates.is_empty() {
+            needed.push(Topic::InitPods);
+        }
+        if self.config.node_management.delete_failed_nodes {
+            needed.push(Topic::Ledger);
+        }
+        self.leading && needed.iter().all(|topic| self.known.contains(topic))
     }
 
     fn consider_all(&mut self) {

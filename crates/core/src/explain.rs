@@ -114,6 +114,12 @@ impl fmt::Display for Phase {
     }
 }
 
+/// A point in time so much later. What others wrote may be at the end of all time, and must not end us.
+#[must_use]
+pub fn later(at: Timestamp, span: SignedDuration) -> Timestamp {
+    at.checked_add(span).unwrap_or(Timestamp::MAX)
+}
+
 /// A span for people, rounded up to whole seconds and never negative.
 #[must_use]
 pub fn seconds(span: SignedDuration) -> String {

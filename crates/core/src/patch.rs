@@ -1,9 +1,9 @@
 //! Changes to a Node as a JSON patch that cannot hurt anybody else.
 //!
 //! `spec.taints` is one list which several controllers write. So a patch never carries the list, only single
-//! elements, and tests the exact element before it takes one off. Every patch is bound to the node's UID and boot,
-//! and to the state annotation that it replaces: if any of them is no longer what the decision was based on, the
-//! API server refuses the whole patch.
+//! elements, and tests the exact element before it takes one off. Every patch is bound to the node's UID and boot, and
+//! to each annotation that it replaces or rests on: if any of them is no longer what the decision was based on, the API
+//! server refuses the whole patch.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -126,12 +126,15 @@ impl<'a> PatchBuilder<'a> {
         self
     }
 
-    /// Goes on only if the state is still the one that was seen.
+    /// Goes on only if an annotation is still as it was seen.
     #[must_use]
-    pub fn same_state(mut self) -> Self {
-        if !self.node.annotations.is_empty() {
-            self.ops.push(self.seen(names::STATE_ANNOTATION));
-        }
+    pub fn unchanged(mut self, annotation: &str) -> Self {
+        let seen = if self.node.annotations.is_empty() {
+            test("/metadata/annotations".to_owned(), Value::Null)
+        } else {
+            self.seen(annotation)
+        };
+        self.ops.push(seen);
         self
     }
 

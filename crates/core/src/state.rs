@@ -9,6 +9,8 @@ use crate::ids::{BootId, Uid};
 const MAX_REASON_CHARS: usize = 400;
 const MAX_BYTES: usize = 8192;
 const VERSION: u32 = 1;
+/// Numbers beyond this were not counted by us.
+const MAX_COUNT: u32 = 1_000_000_000;
 
 /// The annotation `node-ready/state`: what came of the last worker and what follows from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +44,9 @@ pub struct NodeState {
     /// Why, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The boot in which the last run without a verdict was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_boot: Option<BootId>,
     /// What came of the last run of checks that was made here only to compare another node with this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
@@ -85,6 +90,7 @@ impl NodeState {
             serial: 0,
             attempt: 0,
             inconclusive: 0,
+            run_boot: None,
             at,
             next_try: None,
             cause: None,
@@ -99,7 +105,9 @@ impl NodeState {
         if text.len() > MAX_BYTES {
             return None;
         }
-        serde_json::from_str::<Self>(text).ok().filter(|state| state.version == VERSION)
+        let state = serde_json::from_str::<Self>(text).ok()?;
+        let is_plausible = state.serial.max(state.attempt).max(state.inconclusive) <= MAX_COUNT;
+        (state.version == VERSION && is_plausible).then_some(state)
     }
 
     /// The annotation's text.
@@ -149,7 +157,8 @@ mod tests {
     fn foreign_text_is_no_state() {
         let other_version = state().to_json().replace("\"v\":1", "\"v\":2");
         let padded = format!("{}{}", state().to_json(), " ".repeat(MAX_BYTES));
-        for text in ["", "{}", "true", other_version.as_str(), padded.as_str()] {
+        let uncounted = state().to_json().replace("\"serial\":0", "\"serial\":4294967295");
+        for text in ["", "{}", "true", other_version.as_str(), padded.as_str(), uncounted.as_str()] {
             assert_eq!(NodeState::parse(text), None, "{text}");
         }
     }

@@ -82,6 +82,8 @@ pub struct NodeEntry {
     pub state: Option<NodeState>,
     /// When that state was first seen by us.
     pub state_seen: Timestamp,
+    /// Which of all the facts that we were told brought that state.
+    pub state_fact: u64,
     /// Workers, by pod name. More than one if the node was made anew under the same name.
     pub workers: BTreeMap<String, SeenWorker>,
     /// When the node was last read from the API server itself.
@@ -91,6 +93,8 @@ pub struct NodeEntry {
     /// Since when what init pods show may be from before a restart of the node. That is so when a restart is seen,
     /// and when the node was there before us; not for a node that we saw join.
     pub doubt: Option<Timestamp>,
+    /// When a restart of the node was last seen.
+    pub restart_seen: Option<Timestamp>,
     /// Possible init pods on the node.
     pub init_pods: BTreeMap<Uid, SeenInitPod>,
     /// What runs on the node, and when that was found out.
@@ -102,6 +106,11 @@ impl NodeEntry {
         self.doubt = Some(now);
         self.init_pods.values_mut().for_each(|pod| pod.restarted = false);
     }
+
+    fn see_restart(&mut self, now: Timestamp) {
+        self.restart_seen = Some(now);
+        self.init_pods.values_mut().for_each(|pod| pod.outlived.clone_from(&pod.view.annotations));
+    }
 }
 
 /// A worker and since when it has been in its stage, by our own clock.
@@ -111,6 +120,8 @@ pub struct SeenWorker {
     pub view: WorkerView,
     /// When it was first seen in this stage.
     pub since: Timestamp,
+    /// When it was first seen at all.
+    pub first_seen: Timestamp,
 }
 
 /// An init pod and whether what it shows is beyond doubt.
@@ -120,6 +131,9 @@ pub struct SeenInitPod {
     pub view: InitPodView,
     /// Its containers were started again since there was doubt.
     pub restarted: bool,
+    /// The annotations which it carried when the node was restarted: no kubelet removes them, so they say nothing
+    /// about the time after it.
+    pub outlived: BTreeMap<String, String>,
 }
 
 /// What we know of the cluster.
@@ -132,6 +146,7 @@ pub struct World {
     live_workers: usize,
     references: usize,
     touched: BTreeSet<NodeName>,
+    facts: u64,
 }
 
 /// The latest version that the watch of each kind of object has come to. An object that we do not know and that is
@@ -192,6 +207,12 @@ impl World {
         self.references
     }
 
+    /// How many facts were told so far. What came by the same one came at the same time.
+    #[must_use]
+    pub fn facts(&self) -> u64 {
+        self.facts
+    }
+
     /// The nodes about which something was learned since this was last asked.
     pub fn take_touched(&mut self) -> BTreeSet<NodeName> {
         std::mem::take(&mut self.touched)
@@ -199,6 +220,7 @@ impl World {
 
     /// Learns a fact.
     pub fn learn(&mut self, fact: Fact, now: Timestamp) {
+        self.facts += 1;
         match fact {
             Fact::Node(view, source) => self.node(view, source, now),
             Fact::NodeGone(id, version) => self.node_gone(&id, version),
@@ -206,9 +228,9 @@ impl World {
             Fact::Worker(view, source) => self.worker(view, source, now),
             Fact::WorkerGone(id, node, version) => self.worker_gone(&id, &node, version),
             Fact::Workers(views, version) => self.workers(views, version, now),
-            Fact::InitPod(view) => self.init_pod(view),
+            Fact::InitPod(view) => self.init_pod(view, now),
             Fact::InitPodGone(uid, host, version) => self.init_pod_gone(&uid, &host, version),
-            Fact::InitPods(views, version) => self.init_pods(views, version),
+            Fact::InitPods(views, version) => self.init_pods(views, version, now),
             Fact::Pools(pools) => self.pools(pools),
             Fact::Ledger(ledger) => {
                 if ledger.version >= self.ledger.version {
@@ -220,8 +242,14 @@ impl World {
         }
     }
 
+    /// A change of pools concerns all their nodes. Karpenter writes to its pools all the time, but seldom changes what
+    /// we read of them.
     fn pools(&mut self, pools: Vec<PoolView>) {
-        self.pools = pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
+        let pools = pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
+        if self.pools != pools {
+            self.pools = pools;
+            self.touched.extend(self.entries.keys().cloned());
+        }
     }
 
     fn occupancy(&mut self, node: &NodeRef, occupancy: Occupancy, now: Timestamp) {

@@ -63,6 +63,8 @@ pub(crate) struct Machine {
     pub(crate) up: bool,
     /// Whether checks pass there.
     pub(crate) fit: Fit,
+    /// What its boot IDs begin with: it outlives the node if the machine joins again.
+    pub(crate) serial: u32,
 }
 
 /// Whether checks pass on a machine.
@@ -84,13 +86,16 @@ pub(crate) struct Actors {
     calm: bool,
     seen: Version,
     fit: Option<Fit>,
+    machines_made: u32,
+    /// A machine whose node was deleted and which joins again as it is.
+    staying: BTreeMap<String, (u32, u32)>,
 }
 
 impl Machine {
     /// The boot ID of this or another boot of the machine.
     #[must_use]
     pub(crate) fn boot_id(&self, boot: u32) -> BootId {
-        BootId::from(format!("{}-{boot}", self.uid))
+        BootId::from(format!("machine-{}-boot-{boot}", self.serial))
     }
 
     /// Checks pass there now.

@@ -266,10 +266,10 @@ impl Api {
                 })?;
                 Ok(vec![Fact::Worker(worker, Source::Answer)])
             }
-            Action::RemoveWorker { worker, .. } => match self.delete_worker(worker) {
-                Ok(()) | Err(Refusal::NotFound) => Ok(self.worker_fact(worker)),
-                Err(refusal) => Err(refusal),
-            },
+            Action::RemoveWorker { worker, .. } => {
+                self.delete_worker(worker)?;
+                Ok(self.worker_fact(worker))
+            }
             Action::OpenGate { node, patch, .. }
             | Action::CloseGate { node, patch, .. }
             | Action::Record { node, patch, .. } => {

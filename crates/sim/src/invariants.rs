@@ -20,6 +20,9 @@ use serde_json::Value;
 use crate::api::Api;
 use crate::observe;
 
+/// Two leaders that both see a node open and tidy up come close to this.
+const WRITES_A_SECOND: usize = 20;
+
 /// A rule that was broken.
 #[derive(Debug, Clone)]
 pub(crate) struct Broken {
@@ -39,12 +42,18 @@ pub(crate) struct Monitor {
     init_proofs: BTreeSet<(Uid, BootId)>,
     /// When a worker last ended well on some node.
     passed: BTreeMap<Uid, Timestamp>,
+    /// Until when requests can arrive that were sent while deletion was asked for.
+    pub(crate) asked_until: Timestamp,
     /// When we deleted nodes.
     deletions: Vec<Timestamp>,
     /// Writes for each node, events told included.
     writes: BTreeMap<Uid, usize>,
     /// Workers started for each node.
     workers: BTreeMap<Uid, usize>,
+    /// When a verdict against a node was last recorded.
+    failed: BTreeMap<Uid, Timestamp>,
+    /// Writes for each node in the present second.
+    burst: BTreeMap<Uid, (i64, usize)>,
 }
 
 impl Monitor {
@@ -105,6 +114,7 @@ impl Monitor {
     ) {
         *self.writes.entry(action.node().uid.clone()).or_default() += 1;
         let name = action.node().name.as_str();
+        self.no_storm(action, now);
         let after = api.node(name);
         if let Action::StartWorker { .. } = action {
             *self.workers.entry(action.node().uid.clone()).or_default() += 1;
@@ -116,10 +126,24 @@ impl Monitor {
             self.violate(name, "a node that is none of our business was changed");
         }
         let (before, after) = (observe::node(&before), observe::node(after));
+        if state_of(&before) != state_of(&after)
+            && state_of(&after).is_some_and(|state| state.phase == StatePhase::Failed)
+        {
+            self.failed.insert(after.id.uid.clone(), now);
+        }
         self.evidence(config, &before, &after);
         self.reason_to_close(config, &before, &after);
         if let Action::DeleteNode { .. } = action {
             self.right_to_delete(api, config, &before, now);
+        }
+    }
+
+    /// Nothing is tried again and again without a pause.
+    fn no_storm(&mut self, action: &Action, now: Timestamp) {
+        let burst = self.burst.entry(action.node().uid.clone()).or_default();
+        *burst = if burst.0 == now.as_second() { (burst.0, burst.1 + 1) } else { (now.as_second(), 1) };
+        if burst.1 > WRITES_A_SECOND {
+            self.violate(action.node().name.as_str(), "a storm of writes to one node");
         }
     }
 
@@ -233,13 +257,14 @@ impl Monitor {
         let control_plane = names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(*label));
         self.deletions.retain(|at| now.duration_since(*at) < hour);
         self.deletions.push(now);
-        let others_pass = self.passed.iter().any(|(uid, _)| *uid != node.id.uid);
+        let failed = self.failed.get(&node.id.uid);
+        let others_pass = self.passed.iter().any(|(uid, at)| *uid != node.id.uid && Some(at) > failed);
         let rules = [
-            (config.node_management.delete_failed_nodes, "nobody asked for it"),
+            (config.node_management.delete_failed_nodes || self.asked_until > now, "nobody asked for it"),
             (used_up, "attempts are left"),
             (reserved, "no right was reserved"),
             (!control_plane, "it is a control plane node"),
-            (others_pass, "no other node passes"),
+            (others_pass, "no other node has passed since it failed"),
             (self.deletions.len() <= limits.max_per_hour as usize, "the budget is used up"),
         ];
         for (holds, otherwise) in rules {

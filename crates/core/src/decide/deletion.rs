@@ -7,12 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::subject::Subject;
 use super::{Decision, Want, scope};
 use crate::action::Action;
+use crate::explain::later;
 use crate::ids::NodeName;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, Reference, StatePhase};
 use crate::verdict::Verdict;
 use crate::view::LedgerEntry;
-use crate::world::NodeEntry;
+use crate::world::{NodeEntry, SeenWorker};
 
 /// The budget is for this long.
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
@@ -25,14 +26,16 @@ pub struct Census {
     standings: BTreeMap<NodeName, Standing>,
     managed: usize,
     failing: usize,
-    proofs: BTreeSet<(Timestamp, Proof, NodeName)>,
+    /// When it was made, what, where, and which fact told us.
+    proofs: BTreeSet<(Timestamp, Proof, NodeName, u64)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Standing {
     managed: bool,
     failing: bool,
-    proofs: Vec<(Timestamp, Proof)>,
+    /// When it was made, which fact told us, and what.
+    proofs: Vec<(Timestamp, u64, Proof)>,
 }
 
 /// What the checks said on a node.
@@ -45,19 +48,23 @@ enum Proof {
 
 impl Census {
     /// Takes note of how a node stands now.
-    pub fn note(&mut self, name: &NodeName, entry: Option<&NodeEntry>) {
-        let standing = entry.map(standing_of).unwrap_or_default();
+    pub fn note(&mut self, name: &NodeName, entry: Option<&NodeEntry>, fact: u64) {
         let before = self.standings.get(name).cloned().unwrap_or_default();
+        let mut standing = entry.map(|entry| standing_of(entry, fact)).unwrap_or_default();
+        for (recorded, seen, _) in &mut standing.proofs {
+            let known = before.proofs.iter().find(|(known, _, _)| known == recorded);
+            *seen = known.map_or(*seen, |(_, seen, _)| *seen);
+        }
         if standing == before {
             return;
         }
         self.managed = self.managed - usize::from(before.managed) + usize::from(standing.managed);
         self.failing = self.failing - usize::from(before.failing) + usize::from(standing.failing);
-        for (at, proof) in before.proofs {
-            self.proofs.remove(&(at, proof, name.clone()));
+        for (recorded, seen, proof) in before.proofs {
+            self.proofs.remove(&(recorded, proof, name.clone(), seen));
         }
-        for (at, proof) in &standing.proofs {
-            self.proofs.insert((*at, *proof, name.clone()));
+        for (recorded, seen, proof) in &standing.proofs {
+            self.proofs.insert((*recorded, *proof, name.clone(), *seen));
         }
         if standing == Standing::default() {
             self.standings.remove(name);
@@ -66,20 +73,21 @@ impl Census {
         }
     }
 
-    /// Verified nodes, on which checks can be run for comparison: those that proved themselves last come first.
+    /// Verified nodes, on which checks can be run for comparison: those that were looked at longest ago come first.
     pub fn lenders(&self) -> impl Iterator<Item = &NodeName> {
-        self.proofs.iter().rev().map(|(_, _, name)| name)
+        self.proofs.iter().map(|(_, _, name, _)| name)
     }
 
-    /// What the checks said last on any verified node in this span. What was written by a clock that was ahead of
-    /// ours says nothing about it.
-    fn latest_proof(&self, since: Timestamp, until: Timestamp) -> Option<(Timestamp, Proof)> {
-        let past = self.proofs.iter().rev().find(|(at, _, _)| *at <= until);
-        past.filter(|(at, _, _)| *at >= since).map(|(at, proof, _)| (*at, *proof))
+    /// What the checks said last on any verified node after a node failed. The two may have been recorded by different
+    /// clocks, so we must also have been told of them in this order: what was all there before us proves nothing.
+    fn latest_proof(&self, failed: &NodeEntry, now: Timestamp) -> Option<(Timestamp, Proof)> {
+        let (at, proof, _, fact) = self.proofs.iter().rev().find(|(at, ..)| *at <= now)?;
+        let failed_at = failed.state.as_ref()?.at.min(failed.state_seen);
+        (*at >= failed_at && *fact > failed.state_fact).then_some((*at, *proof))
     }
 }
 
-fn standing_of(entry: &NodeEntry) -> Standing {
+fn standing_of(entry: &NodeEntry, fact: u64) -> Standing {
     let (Some(view), Some(state)) = (&entry.view, &entry.state) else {
         return Standing::default();
     };
@@ -91,8 +99,8 @@ fn standing_of(entry: &NodeEntry) -> Standing {
     let reference = state
         .reference
         .as_ref()
-        .map(|reference| (reference.at, if reference.pass { Proof::Passed } else { Proof::Failed }));
-    let proofs = lends.then(|| std::iter::once((state.at, Proof::Passed)).chain(reference).collect());
+        .map(|reference| (reference.at, fact, if reference.pass { Proof::Passed } else { Proof::Failed }));
+    let proofs = lends.then(|| std::iter::once((state.at, fact, Proof::Passed)).chain(reference).collect());
     Standing {
         managed: !view.leaving,
         failing: state.phase == StatePhase::Failed && !view.leaving,
@@ -125,11 +133,9 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
     if limits.too_many_failing(failing, managed) {
         return hold(format!("{failing} of {managed} nodes fail at once, the cluster itself is suspected"));
     }
-    // A clock that was ahead when the failure was recorded must not put it out of reach.
-    let since = state.at.min(subject.entry.state_seen);
-    match cx.census.latest_proof(since, cx.now) {
+    match cx.census.latest_proof(subject.entry, cx.now) {
         None => return hold("first the checks are run on a verified node".to_owned()).wants(Want::Reference),
-        Some((at, Proof::Failed)) if cx.now < at + SICK_FOR => {
+        Some((at, Proof::Failed)) if cx.now < later(at, SICK_FOR) => {
             return hold(
                 "the checks fail on a verified node too, the cluster itself is suspected".to_owned(),
             );
@@ -165,13 +171,13 @@ fn reserve_or_delete(subject: &Subject<'_>, hold: impl Fn(String) -> Decision) -
 }
 
 /// Keeps what the checks said on a verified node. Whatever it is, the node stays open: this was not about it.
-pub(super) fn record_reference(subject: &Subject<'_>, verdict: &Verdict) -> Action {
+pub(super) fn record_reference(subject: &Subject<'_>, worker: &SeenWorker, verdict: &Verdict) -> Action {
     let pass = match verdict {
         Verdict::Pass => Some(true),
         Verdict::Fail(_) => Some(false),
         Verdict::Inconclusive(_) => None,
     };
-    let at = subject.cx.now;
+    let at = worker.first_seen;
     let before = subject.state.cloned().unwrap_or_else(|| subject.next_state());
     let state = NodeState {
         serial: before.serial.saturating_add(1),

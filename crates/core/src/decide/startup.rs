@@ -9,6 +9,7 @@ use crate::config::StartupGate;
 use crate::names;
 use crate::patch::PatchBuilder;
 use crate::view::{InitPodView, Occupancy};
+use crate::world::SeenInitPod;
 
 const SWEEP_TAKES: SignedDuration = SignedDuration::from_secs(10);
 
@@ -76,7 +77,7 @@ fn first_obstacle(subject: &Subject<'_>, gate: &StartupGate) -> Option<String> {
     let mut seen_one = false;
     for pod in subject.entry.init_pods.values().filter(|pod| counts(subject, gate, &pod.view)) {
         seen_one = true;
-        if !is_done(gate, &pod.view) {
+        if !is_done(gate, pod) {
             return Some(format!("waits for pod {}/{} to be ready", pod.view.namespace, pod.view.name));
         }
     }
@@ -92,9 +93,11 @@ fn counts(subject: &Subject<'_>, gate: &StartupGate, pod: &InitPodView) -> bool 
         && gate.pod_selector.matches(&pod.labels)
 }
 
-fn is_done(gate: &StartupGate, pod: &InitPodView) -> bool {
-    let says_so = pod.annotations.get(&gate.ready_annotation).is_some_and(|value| value == "true");
-    says_so || (pod.ready && !gate.annotation_only)
+fn is_done(gate: &StartupGate, pod: &SeenInitPod) -> bool {
+    let key = &gate.ready_annotation;
+    let says_so = pod.view.annotations.get(key).is_some_and(|value| value == "true");
+    let said_it_before = pod.outlived.contains_key(key);
+    (says_so && !said_it_before) || (pod.view.ready && !gate.annotation_only)
 }
 
 /// The first of these gates that is closed on the node.
@@ -135,7 +138,10 @@ fn backfill(subject: &Subject<'_>, gate: &StartupGate) -> Option<Action> {
             node: subject.view.id.clone(),
             gate: gate.name.clone(),
             because: Closing::Backfill,
-            patch: PatchBuilder::new(subject.view).put_on([&gate.taint]).build(),
+            patch: PatchBuilder::new(subject.view)
+                .put_on([&gate.taint])
+                .unchanged(&gate.completed_annotation)
+                .build(),
             news: News { reason: "Backfilled", message, warning: false },
         }
     })

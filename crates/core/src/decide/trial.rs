@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::subject::Subject;
 use super::{Decision, Want, deletion, scope, startup, tidy, verification};
 use crate::action::{Action, Closing, News};
-use crate::explain::{Door, Phase, seconds};
+use crate::explain::{Door, Phase, later, seconds};
 use crate::names;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
@@ -69,10 +69,10 @@ impl<'a> Trial<'a> {
     pub(super) fn consider(self) -> Decision {
         let subject = self.subject;
         match subject.worker() {
+            Some(worker) if worker.view.leaving => self.wait_for_the_end(worker),
             Some(worker) if subject.is_current(&worker.view.stamp, Purpose::Verify) => {
                 self.follow(worker).keeps_worker()
             }
-            Some(worker) if worker.view.leaving => self.waiting("an earlier worker has to be gone first"),
             Some(worker) => self
                 .waiting("an earlier worker is removed first")
                 .acts(tidy::remove(&worker.view, "its result is not about the node as it is now")),
@@ -110,6 +110,13 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// Runs without a verdict since the node was last restarted.
+    fn runs_so_far(self) -> u32 {
+        let in_this_boot =
+            |state: &&NodeState| state.run_boot.as_ref().is_none_or(|boot| *boot == self.subject.view.boot);
+        self.so_far().filter(in_this_boot).map_or(0, |state| state.inconclusive)
+    }
+
     /// The attempt which the next worker is. The first one that fails on probation closes the node.
     fn attempt(self) -> u32 {
         match self.probation {
@@ -121,14 +128,14 @@ impl<'a> Trial<'a> {
     fn try_next(self) -> Decision {
         let subject = self.subject;
         let mut due = subject.view.created;
-        if let Some(state) = self.so_far() {
+        if let Some(state) = self.so_far().filter(|_| self.probation.is_none() || self.runs_so_far() > 0) {
             if subject.is_exhausted(state) {
                 return self.end_of_the_line(state);
             }
             if let Some(next_try) = state.next_try {
                 // If the clock that wrote this was ahead of ours, the span still holds.
                 let span = next_try.duration_since(state.at).max(SignedDuration::ZERO);
-                due = next_try.min(subject.entry.state_seen + span);
+                due = next_try.min(later(subject.entry.state_seen, span));
                 if subject.cx.now < due {
                     return self.pausing(state, due);
                 }
@@ -166,8 +173,6 @@ impl<'a> Trial<'a> {
         let subject = self.subject;
         match progress(subject, worker) {
             Progress::Over(Verdict::Pass) => self.open(worker),
-            // It may have ended because it was told to.
-            _ if worker.view.leaving => self.waiting("the worker is being deleted by somebody else"),
             Progress::Waiting { phase, why, until } => {
                 let (attempt, of) = (worker.view.stamp.attempt, subject.cx.config.reconciliation.max_retries);
                 let mut decision = self.waiting(&format!("attempt {attempt} of {of}: {why}")).wakes(until);
@@ -177,9 +182,29 @@ impl<'a> Trial<'a> {
             Progress::Unsure => self
                 .waiting("the worker has had its time; a last look is taken")
                 .wants(Want::Reread(subject.view.id.clone())),
-            Progress::Over(Verdict::Fail(fault)) => self.fail(worker, &fault),
+            Progress::Over(Verdict::Fail(fault)) => self.fail(worker.view.stamp.attempt, &fault),
             Progress::Over(Verdict::Inconclusive(why)) => self.record_inconclusive(&why),
         }
+    }
+
+    /// A worker that is being deleted may have ended because it was told to, so nothing follows from how it ended. If
+    /// it never goes, its kubelet is not working.
+    fn wait_for_the_end(self, worker: &SeenWorker) -> Decision {
+        let subject = self.subject;
+        if let Some(state) = self.so_far().filter(|state| subject.is_exhausted(state)) {
+            return self.end_of_the_line(state);
+        }
+        let limit = subject.cx.config.worker.pending_timeout();
+        let until = later(worker.since.max(subject.entry.state_seen), limit);
+        let waiting = self.waiting("a worker that is being deleted has to be gone first");
+        if subject.cx.now < until || self.probation.is_some() {
+            return waiting.wakes(until.max(subject.cx.now + limit));
+        }
+        if subject.entry.reread.is_none_or(|at| at < until) {
+            return waiting.wants(Want::Reread(subject.view.id.clone()));
+        }
+        let reason = format!("for {} the kubelet has not ended a worker that was deleted", seconds(limit));
+        self.fail(self.attempt(), &Fault::new("WorkerNotEnded", reason))
     }
 
     fn open(self, worker: &SeenWorker) -> Decision {
@@ -194,6 +219,8 @@ impl<'a> Trial<'a> {
         let state = NodeState {
             phase: StatePhase::Verified,
             attempt: worker.view.stamp.attempt,
+            // Opening may have had to wait: what counts is when the evidence was made, not when it was used.
+            at: worker.first_seen,
             ..subject.next_state()
         };
         let told = subject.account(&state);
@@ -207,10 +234,9 @@ impl<'a> Trial<'a> {
         self.waiting("the checks passed; the gate opens").acts(Action::OpenGate { node, gate, patch, news })
     }
 
-    fn fail(self, worker: &SeenWorker, fault: &Fault) -> Decision {
+    fn fail(self, attempt: u32, fault: &Fault) -> Decision {
         let subject = self.subject;
         let settings = &subject.cx.config.reconciliation;
-        let attempt = worker.view.stamp.attempt;
         let closes = self.probation.is_some() && verification::may_be_closed(subject);
         // A node that is open and cannot be closed is left to people.
         let goes_on = attempt < settings.max_retries && (closes || self.probation.is_none());
@@ -239,7 +265,7 @@ impl<'a> Trial<'a> {
         let subject = self.subject;
         let settings = &subject.cx.config.reconciliation;
         let so_far = self.so_far();
-        let inconclusive = so_far.map_or(0, |state| state.inconclusive).saturating_add(1);
+        let inconclusive = self.runs_so_far().saturating_add(1);
         let is_last = inconclusive >= settings.max_inconclusive_runs;
         let before = so_far.map_or(StatePhase::Unverified, |state| state.phase);
         let state = NodeState {
@@ -247,6 +273,7 @@ impl<'a> Trial<'a> {
             boot: so_far.map_or_else(|| subject.view.boot.clone(), |state| state.boot.clone()),
             attempt: so_far.map_or(0, |state| state.attempt),
             inconclusive,
+            run_boot: Some(subject.view.boot.clone()),
             next_try: (!is_last).then(|| subject.cx.now + settings.delay_after(inconclusive)),
             ..subject.next_state()
         }

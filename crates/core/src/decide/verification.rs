@@ -101,7 +101,10 @@ fn ungated(subject: &Subject<'_>) -> Decision {
         Some(Occupancy::Busy(pod)) => leave(format!(", and {pod} runs there")).wakes(again),
         Some(Occupancy::Idle) => {
             let message = "closed: the node never had the gate and is idle".to_owned();
-            let patch = PatchBuilder::new(subject.view).put_on(subject.taints()).same_state().build();
+            let patch = PatchBuilder::new(subject.view)
+                .put_on(subject.taints())
+                .unchanged(names::STATE_ANNOTATION)
+                .build();
             leave(", and is closed now".to_owned()).acts(Action::CloseGate {
                 node: subject.view.id.clone(),
                 gate: names::VERIFICATION_GATE.to_owned(),
@@ -135,7 +138,7 @@ fn verified(subject: &Subject<'_>) -> Decision {
     match progress(subject, worker) {
         Progress::Waiting { until, .. } => decision.wakes(until).keeps_worker(),
         Progress::Unsure => decision.wants(Want::Reread(subject.view.id.clone())).keeps_worker(),
-        Progress::Over(verdict) => decision.acts(deletion::record_reference(subject, &verdict)),
+        Progress::Over(verdict) => decision.acts(deletion::record_reference(subject, worker, &verdict)),
     }
 }
 
@@ -150,8 +153,11 @@ fn open_again(subject: &Subject<'_>) -> Decision {
         return decision;
     }
     let label = &settings.verified_label;
-    let patch =
-        PatchBuilder::new(subject.view).take_off(subject.taints()).same_label(label).same_state().build();
+    let patch = PatchBuilder::new(subject.view)
+        .take_off(subject.taints())
+        .same_label(label)
+        .unchanged(names::STATE_ANNOTATION)
+        .build();
     decision.acts(Action::OpenGate {
         node: subject.view.id.clone(),
         gate: names::VERIFICATION_GATE.to_owned(),

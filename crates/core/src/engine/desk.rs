@@ -20,8 +20,10 @@ pub(super) struct Desk {
     pub(super) queued: Option<(Timestamp, Stamp)>,
     pub(super) timer: Option<Timestamp>,
     pub(super) told: Option<Explanation>,
-    /// Orders that were refused in a row.
-    pub(super) setbacks: u32,
+    /// Orders that came to nothing in a row.
+    setbacks: u32,
+    /// The order that was carried out last.
+    done: Option<Action>,
     not_before: Option<Timestamp>,
     /// What was refused, and why.
     refusal: Option<(Action, String)>,
@@ -48,6 +50,28 @@ impl Desk {
             self.underway = Some(Underway::Unclear { asked: None });
         }
         self.queued = None;
+    }
+
+    /// An order was carried out. If it is the same as the one before, that had no effect which we could see.
+    pub(super) fn carried_out(&mut self, action: &Action, now: Timestamp) {
+        if self.done.as_ref() == Some(action) {
+            self.set_back(now, None);
+            self.underway = Some(Underway::Unclear { asked: None });
+        } else {
+            self.setbacks = 0;
+            self.done = Some(action.clone());
+        }
+    }
+
+    /// Things are not as an order assumed. Once is nothing: others write too.
+    pub(super) fn contradicted(&mut self, action: &Action, now: Timestamp) {
+        if self.setbacks > 0 {
+            let why = "things are not as they seem, several times in a row".to_owned();
+            self.set_back(now, Some((action.clone(), why)));
+        } else {
+            self.setbacks = 1;
+        }
+        self.underway = Some(Underway::Unclear { asked: None });
     }
 
     /// An order came to nothing: the next one is given later each time.

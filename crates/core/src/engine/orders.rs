@@ -1,9 +1,9 @@
 //! Orders: who may have a worker, and what is under way.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::desk::Underway;
-use super::{ANSWER_EXPECTED, Engine, LENDERS_TRIED, Order, Plan};
+use super::{ANSWER_OVERDUE, Engine, LENDERS_TRIED, Order, Plan};
 use crate::action::Action;
 use crate::ids::NodeName;
 use crate::view::{Purpose, Stamp};
@@ -60,7 +60,8 @@ impl Engine {
         self.next_ticket += 1;
         let starts_worker = matches!(action, Action::StartWorker { .. });
         self.starting += usize::from(starts_worker);
-        let expires = now + ANSWER_EXPECTED;
+        let limit = i64::from(self.config.kubernetes.request_timeout_seconds);
+        let expires = now + SignedDuration::from_secs(limit) + ANSWER_OVERDUE;
         self.set_timer(&name, Some(expires));
         let desk = self.desks.entry(name).or_default();
         desk.underway = Some(Underway::Ordered { ticket, expires, starts_worker });

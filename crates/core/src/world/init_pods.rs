@@ -2,15 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::{Latest, SeenInitPod, World, is_news};
 use crate::ids::{NodeName, Uid, Version};
 use crate::view::InitPodView;
 
+/// What a watch still tells this long after a restart was seen may be from before it.
+const LATE: SignedDuration = SignedDuration::from_secs(60);
+
 impl World {
-    pub(super) fn init_pod(&mut self, view: InitPodView) {
+    pub(super) fn init_pod(&mut self, view: InitPodView, now: Timestamp) {
         if is_news(self.init_pod_version(&view.host, &view.uid), view.version, self.latest.init_pods) {
             self.latest.init_pods = self.latest.init_pods.max(view.version);
-            self.set_init_pod(view);
+            self.set_init_pod(view, now);
         }
     }
 
@@ -18,13 +23,23 @@ impl World {
         self.entries.get(host)?.init_pods.get(uid).map(|pod| pod.view.version)
     }
 
-    pub(super) fn set_init_pod(&mut self, view: InitPodView) {
+    pub(super) fn set_init_pod(&mut self, view: InitPodView, now: Timestamp) {
         self.touched.insert(view.host.clone());
-        let pods = &mut self.entries.entry(view.host.clone()).or_default().init_pods;
+        let entry = self.entries.entry(view.host.clone()).or_default();
+        let may_be_late = entry.restart_seen.is_some_and(|at| now < at + LATE);
+        let pods = &mut entry.init_pods;
         let restarted = pods
             .get(&view.uid)
             .is_some_and(|known| known.restarted || known.view.containers != view.containers);
-        pods.insert(view.uid.clone(), SeenInitPod { view, restarted });
+        let known = pods.remove(&view.uid);
+        // Also what is seen together with the new containers: it may have been there before them.
+        let is_first_sight = !known.as_ref().is_some_and(|known| known.restarted);
+        let mut outlived = known.map(|known| known.outlived).unwrap_or_default();
+        outlived.retain(|key, value| view.annotations.get(key) == Some(value));
+        if may_be_late && is_first_sight {
+            outlived.extend(view.annotations.clone());
+        }
+        pods.insert(view.uid.clone(), SeenInitPod { view, restarted, outlived });
     }
 
     pub(super) fn init_pod_gone(&mut self, uid: &Uid, host: &NodeName, version: Version) {
@@ -35,12 +50,12 @@ impl World {
         }
     }
 
-    pub(super) fn init_pods(&mut self, views: Vec<InitPodView>, version: Version) {
+    pub(super) fn init_pods(&mut self, views: Vec<InitPodView>, version: Version, now: Timestamp) {
         let listed: BTreeSet<Uid> = views.iter().map(|view| view.uid.clone()).collect();
         for view in views {
             let known = self.init_pod_version(&view.host, &view.uid);
             if is_news(known, view.version, Latest::floor(self.latest.init_pods, version)) {
-                self.set_init_pod(view);
+                self.set_init_pod(view, now);
             }
         }
         self.latest.init_pods = self.latest.init_pods.max(version);

@@ -12,9 +12,16 @@ use crate::view::NodeView;
 
 impl World {
     pub(super) fn node(&mut self, view: NodeView, source: Source, now: Timestamp) {
-        let version = view.version;
-        if is_news(self.node_version(&view.id.name), version, self.latest.nodes) {
+        let (name, version) = (view.id.name.clone(), view.version);
+        let known = self.node_version(&name);
+        if is_news(known, version, self.latest.nodes) {
             self.set_node(view, now);
+            // It was there before we saw it, so it may have been restarted too.
+            if let Some(entry) =
+                self.entries.get_mut(&name).filter(|entry| entry.doubt.is_some() && known.is_none())
+            {
+                entry.see_restart(now);
+            }
         }
         if source == Source::Watch {
             self.latest.nodes = self.latest.nodes.max(version);
@@ -35,15 +42,20 @@ impl World {
         if state != entry.state {
             entry.state = state;
             entry.state_seen = now;
+            entry.state_fact = self.facts;
+            // Whether it is told in the state or not, it is about the time before.
+            entry.vanished = None;
         }
         match &entry.view {
             Some(known) if known.id.uid == view.id.uid => {
                 if known.boot != view.boot {
                     entry.begin_to_doubt(now);
+                    entry.see_restart(now);
                 }
             }
             _ => {
                 entry.seen = now;
+                entry.restart_seen = None;
                 // Pods that were there before it: then this is not its beginning.
                 entry.doubt = (!entry.init_pods.is_empty()).then_some(now);
                 entry.occupancy = None;

@@ -28,11 +28,10 @@ impl World {
         let entry = self.entries.entry(name.clone()).or_default();
         let known = entry.workers.get(&view.id.name);
         let since = match known {
-            Some(known) if known.view.id == view.id && same_stage(&known.view.stage, &view.stage) => {
-                known.since
-            }
+            Some(known) if known.view.id == view.id && is_same_stage(&known.view, &view) => known.since,
             _ => now,
         };
+        let first_seen = known.filter(|known| known.view.id == view.id).map_or(now, |known| known.first_seen);
         if let Some(known) = known.filter(|known| known.view.id != view.id) {
             entry.vanished = Some(known.view.stamp.clone());
         }
@@ -40,7 +39,7 @@ impl World {
         self.live_workers -= usize::from(known.is_some_and(|known| is_live(&known.view)));
         self.references += usize::from(is_reference(&view));
         self.references -= usize::from(known.is_some_and(|known| is_reference(&known.view)));
-        entry.workers.insert(view.id.name.clone(), SeenWorker { view, since });
+        entry.workers.insert(view.id.name.clone(), SeenWorker { view, since, first_seen });
         self.touched.insert(name);
     }
 
@@ -86,14 +85,15 @@ impl World {
     }
 }
 
+/// It takes up a place. One that is being deleted does not: it may stay for as long as its kubelet is gone.
 fn is_live(worker: &WorkerView) -> bool {
-    !matches!(worker.stage, Stage::Ended(_))
+    !matches!(worker.stage, Stage::Ended(_)) && !worker.leaving
 }
 
 fn is_reference(worker: &WorkerView) -> bool {
     worker.stamp.purpose == Purpose::Reference
 }
 
-fn same_stage(one: &Stage, other: &Stage) -> bool {
-    std::mem::discriminant(one) == std::mem::discriminant(other)
+fn is_same_stage(one: &WorkerView, other: &WorkerView) -> bool {
+    std::mem::discriminant(&one.stage) == std::mem::discriminant(&other.stage) && one.leaving == other.leaving
 }

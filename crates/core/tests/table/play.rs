@@ -62,6 +62,8 @@ impl Stage {
                 ("nodes", cluster.node_list()),
                 ("workers", cluster.worker_list()),
                 ("pods", cluster.pod_list()),
+                ("pools", cluster.pool_list()),
+                ("ledger", cluster.ledger_fact()),
             ];
             let listed = |(kind, _): &(&str, Fact)| !case.unlisted.iter().any(|unlisted| unlisted == kind);
             facts.extend(lists.into_iter().filter(listed).map(|(_, list)| list));
@@ -69,7 +71,7 @@ impl Stage {
         let seen = if case.found {
             self.change(case);
             start(&self.cluster);
-            vec![self.cluster.pool_list(), self.cluster.ledger_fact()]
+            Vec::new()
         } else {
             start(&self.cluster);
             self.change(case)

@@ -20,7 +20,7 @@ pub(crate) struct Scene {
     /// All this was there before we came. Otherwise we saw it come.
     #[serde(default)]
     pub(super) found: bool,
-    /// Kinds of objects that have not been listed yet: nodes, workers, pods.
+    /// Kinds of objects that have not been listed yet: nodes, workers, pods, pools, ledger.
     #[serde(default)]
     pub(super) unlisted: Vec<String>,
     pub(super) node: Option<NodeSpec>,

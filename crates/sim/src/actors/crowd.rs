@@ -27,7 +27,9 @@ pub(super) fn join(sim: &mut Sim, name: &str) {
         14..17 => Fit::From(heals),
         _ => Fit::Never,
     });
-    let machine = Machine { uid: uid.clone(), boot: 1, up: true, fit };
+    sim.actors.machines_made += 1;
+    let (serial, boot) = sim.actors.staying.remove(name).unwrap_or((sim.actors.machines_made, 1));
+    let machine = Machine { uid: uid.clone(), boot, up: true, fit, serial };
     sim.note(name, format_args!("joins as {uid}, fit: {fit:?}"));
     let node = template(sim, name, &machine, lone);
     let is_karpenter = node.pointer("/metadata/labels/karpenter.sh~1nodepool").is_some();
@@ -103,7 +105,10 @@ pub(super) fn remove(sim: &mut Sim, name: &str, uid: &Uid) {
         return;
     }
     sim.note(name, "is gone");
-    sim.actors.machines.remove(name);
+    let stays = sim.rng.permille(300);
+    if let Some(machine) = sim.actors.machines.remove(name).filter(|machine| stays && machine.up) {
+        sim.actors.staying.insert(name.to_owned(), (machine.serial, machine.boot));
+    }
     sim.api.remove_node(name);
     let pods: Vec<Uid> =
         sim.api.init_pods().filter(|pod| pod.host.as_str() == name).map(|pod| pod.uid.clone()).collect();
@@ -157,7 +162,8 @@ pub(super) fn disturb(sim: &mut Sim) {
             sim.send_bookmarks();
             sim.api.compact();
         }
-        18 => take_off_by_hand(sim, &name),
+        18 if sim.rng.permille(500) => take_off_by_hand(sim, &name),
+        18 => super::kubelet::die(sim, &name),
         _ => sim.at(0, Event::Actor(ActorEvent::Reboots(name))),
     }
 }
@@ -269,7 +275,10 @@ fn edit_config(sim: &mut Sim) {
         0 => config.reconciliation.max_retries = u32::try_from(retries).unwrap_or(1),
         1 => config.reconciliation.paused = !config.reconciliation.paused,
         2 => config.limits.max_concurrent_workers = u32::try_from(retries).unwrap_or(1),
-        _ => config.node_management.delete_failed_nodes = !config.node_management.delete_failed_nodes,
+        _ => {
+            config.node_management.delete_failed_nodes = !config.node_management.delete_failed_nodes;
+            sim.monitor.asked_until = sim.now + SignedDuration::from_secs(30);
+        }
     }
     sim.note("", "a person edits the configuration");
     sim.reconfigure();

@@ -5,7 +5,7 @@ use knr_core::names;
 use knr_core::view::{Ending, InitPodView, Stage, WorkerView};
 use serde_json::json;
 
-use super::{ActorEvent, Machine};
+use super::{ActorEvent, Fit, Machine};
 use crate::run::{Event, Sim};
 
 const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"},{"name":"network","outcome":"pass"}]}"#;
@@ -106,8 +106,10 @@ pub(super) fn remove_worker(sim: &mut Sim, id: &WorkerRef) {
             soon(sim, 1_000, 5_000, ActorEvent::WorkerRemoved(id.clone()));
         }
         Some(_) if worker.stage == Stage::Running => {
-            let ending = Ending::Exited { code: 1, message: String::new() };
+            let code = i32::from(!sim.rng.permille(300));
+            let ending = Ending::Exited { code, message: String::new() };
             sim.api.change_worker(id, |worker| worker.stage = Stage::Ended(ending));
+            soon(sim, 10, 500, ActorEvent::WorkerRemoved(id.clone()));
         }
         _ => {
             sim.note(worker.stamp.node.name.as_str(), format_args!("worker {} is gone", worker.stamp.serial));
@@ -116,8 +118,20 @@ pub(super) fn remove_worker(sim: &mut Sim, id: &WorkerRef) {
     }
 }
 
+/// A machine dies for good, and nobody tells the API server.
+pub(super) fn die(sim: &mut Sim, name: &str) {
+    if let Some(machine) = sim.actors.machines.get_mut(name) {
+        machine.up = false;
+        machine.boot += 1;
+        machine.fit = Fit::Never;
+        sim.note(name, "the machine dies");
+    }
+}
+
 pub(super) fn reboot(sim: &mut Sim, name: &str) {
-    let Some(machine) = sim.actors.machines.get_mut(name) else { return };
+    let Some(machine) = sim.actors.machines.get_mut(name).filter(|machine| machine.fit != Fit::Never) else {
+        return;
+    };
     machine.boot += 1;
     machine.up = false;
     let (uid, boot) = (machine.uid.clone(), machine.boot);
@@ -162,7 +176,6 @@ pub(super) fn post_pods(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
     for mut pod in pods {
         pod.ready = false;
         pod.containers = format!("boot {boot}");
-        pod.annotations.clear();
         soon(sim, 500, 6_000, ActorEvent::InitPodDone(pod.uid.clone(), boot));
         sim.api.put_init_pod(pod);
     }
@@ -198,8 +211,10 @@ pub(super) fn init_pod_done(sim: &mut Sim, uid: &Uid, boot: u32) {
     }
     sim.monitor.init_pod_ready(&machine.uid, &machine.boot_id(boot));
     let mut pod = (*pod).clone();
-    if sim.rng.permille(300) {
+    if !pod.annotations.contains_key(names::READY_ANNOTATION) && sim.rng.permille(300) {
+        // It says so itself, and is ready a little later.
         pod.annotations.insert(names::READY_ANNOTATION.to_owned(), "true".to_owned());
+        soon(sim, 500, 3_000, ActorEvent::InitPodDone(uid.clone(), boot));
     } else {
         pod.ready = true;
     }

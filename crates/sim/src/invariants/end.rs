@@ -22,7 +22,10 @@ pub(crate) fn at_end(sim: &Sim) -> Result<(), String> {
             return Err(sim.tell(name, &format!("{rule}\n  what is said of it: {said}")));
         }
     }
-    if let Some(worker) = sim.api.workers().next() {
+    // A kubelet that is dead ends nothing.
+    let is_stuck = |name: &str| sim.actors.machines.get(name).is_some_and(|machine| !machine.up);
+    let mut left = sim.api.workers().filter(|worker| !is_stuck(worker.stamp.node.name.as_str()));
+    if let Some(worker) = left.next() {
         let name = worker.stamp.node.name.as_str();
         return Err(sim.tell(name, &format!("L1: a worker of {} is left over", worker.stamp.node)));
     }
@@ -34,13 +37,21 @@ fn node_at_end(sim: &Sim, node: &NodeView) -> Result<(), String> {
         return Ok(());
     }
     let state = state_of(node);
+    let machine = sim.actors.machines.get(node.id.name.as_str());
+    let is_dead = machine.is_some_and(|machine| !machine.up);
+    let waits_for_pods =
+        is_dead && sim.config.gates.iter().any(|gate| is_closed(node, std::slice::from_ref(&gate.taint)));
+    if waits_for_pods {
+        return Ok(());
+    }
     if is_closed(node, &sim.config.node_management.taints) {
         closed(sim, node, state.as_ref())?;
-    } else if let Some(state) = state.as_ref().filter(|state| state.phase == StatePhase::Verified) {
+    } else if let Some(state) = state.as_ref().filter(|state| state.phase == StatePhase::Verified && !is_dead)
+    {
         open(sim, node, state)?;
     }
     for gate in &sim.config.gates {
-        if is_closed(node, std::slice::from_ref(&gate.taint)) {
+        if !is_dead && is_closed(node, std::slice::from_ref(&gate.taint)) {
             return Err(format!("L1: gate {} is still closed", gate.name));
         }
     }

@@ -205,6 +205,10 @@ impl Sim {
     }
 
     pub(super) fn ask(&mut self, id: usize, life: u32, question: &Question) {
+        if self.rng.permille(self.faults.weather().write) {
+            self.note("", format_args!("replica {id} gets no answer to a question: {question:?}"));
+            return;
+        }
         let latency = self.rng.between(1, 4);
         let facts = match question {
             Question::Everything => {
@@ -213,7 +217,7 @@ impl Sim {
                 facts.push(Fact::Ledger(self.api.ledger().clone()));
                 facts
             }
-            Question::Node(node) => vec![self.api.reread(node)],
+            Question::Node(node) => vec![self.api.reread(node), Fact::Ledger(self.api.ledger().clone())],
             Question::Occupancy(node) => vec![Fact::Occupancy(node.clone(), Api::occupancy(&node.name))],
         };
         self.at(latency, Event::Learn { replica: id, life, facts });
