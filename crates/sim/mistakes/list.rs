@@ -32,9 +32,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a patch is not bound to the UID of the node",
         file: "crates/core/src/patch.rs",
-        right: "            test(\"/metadata/uid\".to_owned(), json!(node.id.uid)),\n            \
-                test(\"/status/nodeInfo/bootID\".to_owned(), json!(node.boot)),\n",
-        wrong: "",
+        right: "            test(\"/metadata/uid\".to_owned(), json!(node.id.uid)),\n",
+        wrong: "            test(\"/metadata/name\".to_owned(), json!(node.id.name)),\n",
     },
     Mistake {
         name: "a patch is not bound to the boot of the node",
@@ -88,14 +87,15 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a worker that was told to stop has failed",
         file: "crates/core/src/decide/trial.rs",
-        right: "            _ if worker.view.leaving => self.waiting(\"the worker is being deleted by somebody else\"),\n",
-        wrong: "",
+        right: "            Some(worker) if worker.view.leaving => self.wait_for_the_end(worker),\n            \
+                Some(worker) if subject.is_current",
+        wrong: "            Some(worker) if subject.is_current",
     },
     Mistake {
         name: "a time limit is judged by what the watch told last",
         file: "crates/core/src/decide/trial.rs",
-        right: "subject.entry.reread.is_none_or(|at| at < until)",
-        wrong: "false",
+        right: "    } else if subject.entry.reread.is_none_or(|at| at < until) {\n        Progress::Unsure\n",
+        wrong: "    } else if false {\n        Progress::Unsure\n",
     },
     Mistake {
         name: "the label is evidence",
@@ -135,6 +135,18 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         wrong: "false && subject.cx.now < settled && pods.any(|pod| !pod.restarted)",
     },
     Mistake {
+        name: "what an init pod said before a restart counts",
+        file: "crates/core/src/decide/startup.rs",
+        right: "(says_so && !said_it_before)",
+        wrong: "(says_so || said_it_before)",
+    },
+    Mistake {
+        name: "a conflict is tried again without a pause",
+        file: "crates/core/src/engine/desk.rs",
+        right: "        if self.setbacks > 0 {\n",
+        wrong: "        if self.setbacks > 9_000 {\n",
+    },
+    Mistake {
         name: "a node is opened before Karpenter has registered it",
         file: "crates/core/src/decide/scope.rs",
         right: "        && labels.get(names::KARPENTER_REGISTERED_LABEL).is_none_or(|value| value != \"true\")\n",
@@ -167,8 +179,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "waiting goes by the clock of whoever wrote the state",
         file: "crates/core/src/decide/trial.rs",
-        right: "next_try.min(subject.entry.state_seen + span)",
-        wrong: "next_try.max(next_try.min(subject.entry.state_seen + span))",
+        right: "next_try.min(later(subject.entry.state_seen, span))",
+        wrong: "next_try.max(next_try.min(later(subject.entry.state_seen, span)))",
     },
     Mistake {
         name: "a lost answer keeps its place among the workers",
@@ -191,7 +203,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a replica that does not lead gives orders",
         file: "crates/core/src/engine.rs",
-        right: "        self.leading && nodes && workers",
-        wrong: "        nodes && workers",
+        right: "        self.leading && needed.iter()",
+        wrong: "        needed.iter()",
     },
 ];
