@@ -70,6 +70,17 @@ pub enum Want {
     Occupancy(NodeRef),
 }
 
+impl Want {
+    /// The write that is wanted, be it now or as soon as there is room for it.
+    pub(crate) fn action(&self) -> Option<Action> {
+        match self {
+            Self::Act(action) => Some(action.clone()),
+            Self::Worker { stamp, .. } => Some(Action::StartWorker { stamp: stamp.clone() }),
+            Self::Nothing | Self::Reference | Self::Reread(_) | Self::Occupancy(_) => None,
+        }
+    }
+}
+
 impl Decision {
     fn new(explanation: Explanation) -> Self {
         Self { want: Want::Nothing, wake: None, explanation, worker_is_wanted: false, may_lend: false }

@@ -324,7 +324,7 @@ impl Engine {
         let desk = self.desks.entry(name.clone()).or_default();
         desk.complain(&mut decision);
         if self.config.reconciliation.dry_run
-            && let Want::Act(action) = &decision.want
+            && let Some(action) = decision.want.action()
         {
             decision.explanation.why = format!("{}; dry run, would {action}", decision.explanation.why);
         }

@@ -69,7 +69,8 @@ fn failed_checks(report: &Report) -> Option<Fault> {
         more => format!("; and {more} more checks failed"),
     };
     let cause = format!("{}{}", camel(check), camel(&failure.kind));
-    Some(Fault { cause, reason: format!("{check}: {failure}{more}") })
+    let hint = if failure.hint.is_empty() { String::new() } else { format!(" ({})", failure.hint) };
+    Some(Fault { cause, reason: format!("{check}: {failure}{hint}{more}") })
 }
 
 /// Condition reasons are CamelCase words.
@@ -111,6 +112,8 @@ mod tests {
         assert_eq!(exit(1, DNS), fail("DnsTimeOut", "dns: no answer"));
         assert_eq!(exit(0, DNS), fail("DnsTimeOut", "dns: no answer"));
         assert_eq!(exit(2, DNS), fail("DnsTimeOut", "dns: no answer"));
+        let hinted = DNS.replace("no answer\"", "no answer\",\"hint\":\"look at kube-proxy\"");
+        assert_eq!(exit(1, &hinted), fail("DnsTimeOut", "dns: no answer (look at kube-proxy)"));
     }
 
     #[test]

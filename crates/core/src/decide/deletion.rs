@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::subject::Subject;
 use super::{Decision, Want, scope};
 use crate::action::Action;
+use crate::config::DeletionLimits;
 use crate::explain::later;
 use crate::ids::NodeName;
 use crate::patch::PatchBuilder;
@@ -73,6 +74,14 @@ impl Census {
         }
     }
 
+    /// Many nodes fail at once: that is hardly the fault of each of them.
+    pub(super) fn suspicion(&self, limits: &DeletionLimits) -> Option<String> {
+        let (failing, managed) = (self.failing, self.managed);
+        limits
+            .too_many_failing(failing, managed)
+            .then(|| format!("{failing} of {managed} nodes fail at once, the cluster itself is suspected"))
+    }
+
     /// Verified nodes, on which checks can be run for comparison: those that were looked at longest ago come first.
     pub fn lenders(&self) -> impl Iterator<Item = &NodeName> {
         self.proofs.iter().map(|(_, _, name, _)| name)
@@ -114,11 +123,12 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
     let limits = &cx.config.limits.deletion;
     let told = subject.account(state);
     let again = cx.now + cx.config.reconciliation.interval();
-    let hold = |why: String| {
+    let tell = |what: String| {
         let mut decision = Decision::new(told.clone()).wakes(again);
-        decision.explanation.why = format!("{}; not deleted: {why}", decision.explanation.why);
+        decision.explanation.why = format!("{}; {what}", decision.explanation.why);
         decision
     };
+    let hold = |why: String| tell(format!("not deleted: {why}"));
     if !cx.config.node_management.delete_failed_nodes {
         return Decision::new(told);
     }
@@ -128,10 +138,8 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
     if state.attempt < cx.config.reconciliation.max_retries {
         return hold("there was no verdict, so it may not be its own fault".to_owned());
     }
-    let (failing, managed) = (cx.census.failing, cx.census.managed);
-    // Many nodes fail at once: that is hardly the fault of each of them.
-    if limits.too_many_failing(failing, managed) {
-        return hold(format!("{failing} of {managed} nodes fail at once, the cluster itself is suspected"));
+    if let Some(suspicion) = cx.census.suspicion(limits) {
+        return hold(suspicion);
     }
     match cx.census.latest_proof(subject.entry, cx.now) {
         None => return hold("first the checks are run on a verified node".to_owned()).wants(Want::Reference),
@@ -145,17 +153,17 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
         }
         Some((_, Proof::Passed)) => {}
     }
-    reserve_or_delete(subject, hold)
+    reserve_or_delete(subject, tell)
 }
 
-fn reserve_or_delete(subject: &Subject<'_>, hold: impl Fn(String) -> Decision) -> Decision {
+fn reserve_or_delete(subject: &Subject<'_>, tell: impl Fn(String) -> Decision) -> Decision {
     let cx = subject.cx;
     let ledger = cx.world.ledger();
     let (node, limits) = (&subject.view.id, &cx.config.limits.deletion);
     let recent = |entry: &&LedgerEntry| cx.now.duration_since(entry.at) < WINDOW;
     let mut entries: Vec<LedgerEntry> = ledger.entries.iter().filter(recent).cloned().collect();
     if entries.iter().any(|entry| entry.node == *node) {
-        return hold("its deletion is under way".to_owned()).acts(Action::DeleteNode {
+        return tell("its deletion is under way".to_owned()).acts(Action::DeleteNode {
             node: node.clone(),
             version: subject.view.version,
             claim: subject.view.claim.clone(),
@@ -163,11 +171,11 @@ fn reserve_or_delete(subject: &Subject<'_>, hold: impl Fn(String) -> Decision) -
     }
     let allowed = limits.per_hour(cx.census.managed);
     if entries.len() >= allowed {
-        return hold(format!("{} of {allowed} deletions in an hour are used up", entries.len()));
+        return tell(format!("not deleted: {} of {allowed} deletions in an hour are used up", entries.len()));
     }
     entries.push(LedgerEntry { node: node.clone(), at: cx.now });
     let reserve = Action::ReserveDeletion { node: node.clone(), version: ledger.version, entries };
-    hold("its deletion is being reserved".to_owned()).acts(reserve)
+    tell("its deletion is being reserved".to_owned()).acts(reserve)
 }
 
 /// Keeps what the checks said on a verified node. Whatever it is, the node stays open: this was not about it.

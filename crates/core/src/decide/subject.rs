@@ -106,10 +106,11 @@ impl<'a> Subject<'a> {
         format!("no further try; mend the node, then: kubectl annotate node {name} {annotation}-")
     }
 
-    /// No further try follows by itself.
+    /// No further try follows by itself. After a failure that was hardly the node's own, one does.
     pub(super) fn is_exhausted(&self, state: &NodeState) -> bool {
         let settings = &self.cx.config.reconciliation;
-        state.attempt >= settings.max_retries && state.phase == StatePhase::Failed
+        let is_failed = state.phase == StatePhase::Failed && state.next_try.is_none();
+        is_failed && state.attempt >= settings.max_retries
             || state.inconclusive >= settings.max_inconclusive_runs
     }
 

@@ -51,7 +51,7 @@ pub(super) fn foreign_worker(subject: &Subject<'_>) -> Option<Action> {
 
 /// Workers whose node is gone. The garbage collector removes them too, some time.
 pub(super) fn orphans(cx: Context<'_>, entry: &NodeEntry) -> Decision {
-    let told = Explanation::new(Phase::OutOfScope, Door::Open, "the node is gone");
+    let told = Explanation::new(Phase::OutOfScope, Door::Open, "the node is not there");
     let decision = Decision::new(told);
     let interval = cx.config.reconciliation.interval();
     // The node may only be late: its own watch can be behind that of the workers.

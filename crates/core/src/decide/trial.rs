@@ -119,10 +119,9 @@ impl<'a> Trial<'a> {
 
     /// The attempt which the next worker is. The first one that fails on probation closes the node.
     fn attempt(self) -> u32 {
-        match self.probation {
-            Some(_) => 1,
-            None => self.so_far().map_or(0, |state| state.attempt).saturating_add(1),
-        }
+        let failed = self.so_far().map_or(0, |state| state.attempt);
+        let next = failed.saturating_add(1).min(self.subject.cx.config.reconciliation.max_retries);
+        if self.probation.is_some() { 1 } else { next }
     }
 
     fn try_next(self) -> Decision {
@@ -237,13 +236,25 @@ impl<'a> Trial<'a> {
     fn fail(self, attempt: u32, fault: &Fault) -> Decision {
         let subject = self.subject;
         let settings = &subject.cx.config.reconciliation;
+        let suspicion = subject.cx.census.suspicion(&subject.cx.config.limits.deletion);
+        let reason = match &suspicion {
+            Some(suspicion) => format!("{}; {suspicion}", fault.reason),
+            None => fault.reason.clone(),
+        };
+        if suspicion.is_some() && self.probation.is_some() {
+            return self.record_inconclusive(&reason);
+        }
         let closes = self.probation.is_some() && verification::may_be_closed(subject);
         // A node that is open and cannot be closed is left to people.
         let goes_on = attempt < settings.max_retries && (closes || self.probation.is_none());
-        let next_try = goes_on.then(|| subject.cx.now + settings.delay_after(attempt));
+        let delay = match suspicion {
+            Some(_) if !goes_on => Some(settings.delay_after(u32::MAX)),
+            _ => goes_on.then(|| settings.delay_after(attempt)),
+        };
+        let next_try = delay.map(|delay| subject.cx.now + delay);
         let reason = match scope::closing_is_unsafe(subject, subject.taints().iter()) {
-            Some(why) if self.probation.is_some() => format!("{}; it stays open: {why}", fault.reason),
-            _ => fault.reason.clone(),
+            Some(why) if self.probation.is_some() => format!("{reason}; it stays open: {why}"),
+            _ => reason,
         };
         let state = NodeState { phase: StatePhase::Failed, attempt, next_try, ..subject.next_state() }
             .because(&fault.cause, &reason);

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{ASK_AGAIN, Plan, Question};
 use crate::action::Action;
-use crate::decide::{Decision, Want};
+use crate::decide::Decision;
 use crate::explain::Explanation;
 use crate::ids::NodeRef;
 use crate::view::Stamp;
@@ -123,11 +123,7 @@ impl Desk {
     /// Adds to an explanation what the API server would not let us do, as long as we want to do it.
     pub(super) fn complain(&mut self, decision: &mut Decision) {
         self.not_before = None;
-        let wanted = match &decision.want {
-            Want::Act(action) => Some(action.clone()),
-            Want::Worker { stamp, .. } => Some(Action::StartWorker { stamp: stamp.clone() }),
-            Want::Nothing | Want::Reference | Want::Reread(_) | Want::Occupancy(_) => None,
-        };
+        let wanted = decision.want.action();
         let is_same = |refused: &Action| wanted.as_ref().is_some_and(|wanted| wanted.is_like(refused));
         self.refusal.take_if(|(refused, _)| !is_same(refused));
         if let Some((action, why)) = &self.refusal {

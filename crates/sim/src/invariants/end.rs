@@ -24,7 +24,14 @@ pub(crate) fn at_end(sim: &Sim) -> Result<(), String> {
     }
     // A kubelet that is dead ends nothing.
     let is_stuck = |name: &str| sim.actors.machines.get(name).is_some_and(|machine| !machine.up);
-    let mut left = sim.api.workers().filter(|worker| !is_stuck(worker.stamp.node.name.as_str()));
+    let is_tried = |name: &str| {
+        let state = sim.api.node(name).and_then(|node| state_of(&observe::node(node)));
+        state.is_some_and(|state| state.phase == StatePhase::Failed && state.next_try.is_some())
+    };
+    let mut left = sim.api.workers().filter(|worker| {
+        let name = worker.stamp.node.name.as_str();
+        !is_stuck(name) && !is_tried(name)
+    });
     if let Some(worker) = left.next() {
         let name = worker.stamp.node.name.as_str();
         return Err(sim.tell(name, &format!("L1: a worker of {} is left over", worker.stamp.node)));
@@ -67,6 +74,7 @@ fn closed(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Result<(), S
     else {
         return Err("L1: still closed, and no verdict says why".to_owned());
     };
+    // Where many fail at once, the cluster is suspected and the node is tried again and again.
     let used_up =
         state.attempt >= settings.max_retries || state.inconclusive >= settings.max_inconclusive_runs;
     if !used_up {

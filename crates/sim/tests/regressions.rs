@@ -1,0 +1,26 @@
+//! Seeds that once broke a rule, each with what was wrong. A seed that breaks one is added here with its name.
+
+#![allow(clippy::panic, reason = "a test ends by panicking")]
+
+use knr_sim::run_seed;
+
+const SEEDS: [(u64, &str); 6] = [
+    (
+        580,
+        "an annotation that outlived a restart, told together with the new containers, opened a startup gate",
+    ),
+    (5209, "a proof from before us, written by a clock that was ahead, let a node be deleted"),
+    (5847, "a node whose beginning was never told had been restarted before it was seen"),
+    (8343, "a dead machine with a passed worker waited for its startup gate without an end"),
+    (8557, "a deletion that was asked for arrived after it was no longer asked for"),
+    (1134, "a node on probation waited for a worker that its dead kubelet never ended"),
+];
+
+#[test]
+fn what_once_broke_a_rule_breaks_none_now() {
+    for (seed, name) in SEEDS {
+        if let Err(story) = run_seed(seed) {
+            panic!("{name}:\n{story}");
+        }
+    }
+}
