@@ -260,3 +260,6 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
