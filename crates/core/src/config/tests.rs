@@ -195,6 +195,12 @@ fn what_does_not_fit_does_not_hide_what_breaks_a_rule() {
          line 2, column 38: leaderElection.retryPeriodSeconds: leaderElection.retryPeriodSeconds is 10 and \
          leaderElection.renewDeadlineSeconds is 10; expected the first to be less than the second"
     );
+    assert_eq!(
+        said("nodeManagement: {taints: [{key: node.kubernetes.io/a, effect: NoSchedule, value: [b]}]}\n"),
+        "line 1, column 33: nodeManagement.taints[0].key: node.kubernetes.io/a belongs to Kubernetes, which sets and \
+         removes it by its own rules; expected a key of your own\n\
+         line 1, column 82: nodeManagement.taints[0].value: expected text, found a list"
+    );
 }
 
 #[test]
