@@ -86,6 +86,38 @@ fn size_and_repetition_are_bounded() {
 }
 
 #[test]
+fn the_greatest_size_itself_still_fits() {
+    let comment = format!("#{}\n", "x".repeat(1024 * 1024 - 2));
+    assert_eq!((comment.len(), Config::parse(&comment)), (1024 * 1024, Ok(Config::default())));
+}
+
+#[test]
+fn times_are_seconds() {
+    let config = Config::parse(
+        "worker: {timeoutSeconds: 101, pendingTimeoutSeconds: 102, checkTimeoutSeconds: 7}\n\
+         leaderElection: {leaseDurationSeconds: 33, renewDeadlineSeconds: 22, retryPeriodSeconds: 11}\n\
+         kubernetes: {requestTimeoutSeconds: 13}\n\
+         reconciliation: {intervalSeconds: 17}\n",
+    )
+    .unwrap();
+    let (worker, leader) = (&config.worker, &config.leader_election);
+    let waits = [
+        worker.timeout(),
+        worker.pending_timeout(),
+        worker.check_timeout(),
+        config.reconciliation.interval(),
+    ];
+    assert_eq!(waits.map(|wait| wait.as_secs()), [101, 102, 7, 17]);
+    let limits = [
+        leader.lease_duration(),
+        leader.renew_deadline(),
+        leader.retry_period(),
+        config.kubernetes.request_timeout(),
+    ];
+    assert_eq!(limits.map(|limit| limit.as_secs()), [33, 22, 11, 13]);
+}
+
+#[test]
 fn aliases_point_at_their_use() {
     assert_eq!(
         said("metrics: {port: &port 0}\nhealth:\n  port: *port\n"),
