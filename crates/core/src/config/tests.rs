@@ -160,6 +160,14 @@ fn wrong_types_say_how_to_mend_them() {
             r#"expected a list, found the text "a=b": write each item on a line of its own after "- ""#,
         ),
         ("logging: {level: 3}", "expected one of trace, debug, info, warn, error, found the number 3"),
+        (
+            "worker: {tolerations: [{operator: Exists, key: 5}]}",
+            "expected text, found the number 5: put it in quotes",
+        ),
+        (
+            "worker: {tolerations: [{key: a, effect: NoExecute, tolerationSeconds: '60'}]}",
+            r#"expected a whole number, found the text "60": remove the quotes"#,
+        ),
         ("worker: {image: busybox}", r#"expected a mapping, found the text "busybox""#),
     ];
     for (text, expected) in cases {
