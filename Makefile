@@ -11,6 +11,8 @@ FROM ?= 0
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-node-ready
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+MUTANTS_VERSION := 27.1.0
+MUTANTS := $(CACHE)/cargo-mutants-$(MUTANTS_VERSION)/bin/cargo-mutants
 CARGO := cargo --locked
 LAB := $(CARGO) run --quiet -p lab --
 
@@ -45,6 +47,15 @@ test-unit: setup ## run the tests that need no cluster
 	$(CARGO) test --workspace --lib --bins --examples
 	$(CARGO) test -p knr-core -p knr-sim --test '*'
 	$(CARGO) test --workspace --doc
+
+# First the quick tests. What they do not notice goes to the laws and the simulation as well, which take a minute
+# each time. Unoptimised code needs more stack than a test has by default.
+.PHONY: mutants
+mutants: setup $(MUTANTS) ## break the rules in every small way and see that a test notices (long)
+	@mkdir -p target
+	RUST_MIN_STACK=33554432 $(MUTANTS) mutants -p knr-core --profile mutants \
+	  -C=--lib -C=--test=cases -C=--test=generated || [[ $$? = [23] ]] # some went unnoticed, or some ran for ever
+	$(MUTANTS) mutants -p knr-core --iterate --test-package knr-core,knr-sim -C=--lib -C=--test='*'
 
 .PHONY: generate
 generate: setup ## write docs/config.md and docs/config.schema.json anew, from the code
@@ -100,3 +111,7 @@ setup:
 $(DENY):
 	@echo "building cargo-deny $(DENY_VERSION)"
 	cargo install --quiet --locked --debug cargo-deny --version $(DENY_VERSION) --root $(dir $(patsubst %/,%,$(dir $@)))
+
+$(MUTANTS):
+	@echo "building cargo-mutants $(MUTANTS_VERSION)"
+	cargo install --quiet --locked --debug cargo-mutants --version $(MUTANTS_VERSION) --root $(dir $(patsubst %/,%,$(dir $@)))

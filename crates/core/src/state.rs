@@ -164,6 +164,13 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_itself_still_fits() {
+        let text = state().to_json();
+        let padded = format!("{text}{}", " ".repeat(MAX_BYTES - text.len()));
+        assert_eq!((padded.len(), NodeState::parse(&padded)), (MAX_BYTES, Some(state())));
+    }
+
+    #[test]
     fn a_long_reason_is_cut_between_characters() {
         let kept = state().because("X", &"ü".repeat(MAX_REASON_CHARS + 1)).reason.unwrap();
         assert_eq!(kept.chars().count(), MAX_REASON_CHARS + 1);

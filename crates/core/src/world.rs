@@ -288,3 +288,6 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -266,6 +266,18 @@ mod tests {
         assert_eq!(quantity("1Ki"), Some(1024.0));
         assert_eq!(quantity("1.5k"), Some(1500.0));
         assert!(quantity("100m") < quantity("1"));
+        let rising = ["m", "", "k", "Ki", "M", "Mi", "G", "Gi", "T", "Ti", "P", "Pi", "E", "Ei"];
+        let sizes: Vec<f64> = rising.iter().map(|suffix| quantity(&format!("1{suffix}")).unwrap()).collect();
+        assert!(sizes.is_sorted_by(|one, next| one < next), "{sizes:?}");
+    }
+
+    #[test]
+    fn nothing_is_longer_than_kubernetes_allows() {
+        let names = |parts: usize| vec!["a".repeat(63); parts].join(".");
+        check(&DOMAIN_OR_ADDRESS, &[&names(3)], &[&names(4), &"a".repeat(64)]);
+        check(&LABEL_KEY, &[&format!("{}/a", names(3))], &[&format!("{}/a", names(4))]);
+        check(&IMAGE_REPOSITORY, &[&"a".repeat(255)], &[&"a".repeat(256)]);
+        check(&IMAGE_TAG_OR_EMPTY, &[&"a".repeat(128)], &[&"a".repeat(129)]);
     }
 
     #[test]

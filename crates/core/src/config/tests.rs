@@ -40,7 +40,9 @@ fn a_file_with_everything_survives_a_round_trip() {
 
 #[test]
 fn everything_wrong_is_told_at_once_in_file_order() {
-    assert_eq!(said(include_str!("tests/broken.yaml")), include_str!("tests/broken.txt").trim_end());
+    let problems = Config::parse(include_str!("tests/broken.yaml")).unwrap_err();
+    assert_eq!(problems.to_string(), include_str!("tests/broken.txt").trim_end());
+    assert!((&problems).into_iter().eq(problems.iter()) && problems.iter().len() > 1);
 }
 
 #[test]
@@ -86,6 +88,38 @@ fn size_and_repetition_are_bounded() {
 }
 
 #[test]
+fn the_greatest_size_itself_still_fits() {
+    let comment = format!("#{}\n", "x".repeat(1024 * 1024 - 2));
+    assert_eq!((comment.len(), Config::parse(&comment)), (1024 * 1024, Ok(Config::default())));
+}
+
+#[test]
+fn times_are_seconds() {
+    let config = Config::parse(
+        "worker: {timeoutSeconds: 101, pendingTimeoutSeconds: 102, checkTimeoutSeconds: 7}\n\
+         leaderElection: {leaseDurationSeconds: 33, renewDeadlineSeconds: 22, retryPeriodSeconds: 11}\n\
+         kubernetes: {requestTimeoutSeconds: 13}\n\
+         reconciliation: {intervalSeconds: 17}\n",
+    )
+    .unwrap();
+    let (worker, leader) = (&config.worker, &config.leader_election);
+    let waits = [
+        worker.timeout(),
+        worker.pending_timeout(),
+        worker.check_timeout(),
+        config.reconciliation.interval(),
+    ];
+    assert_eq!(waits.map(|wait| wait.as_secs()), [101, 102, 7, 17]);
+    let limits = [
+        leader.lease_duration(),
+        leader.renew_deadline(),
+        leader.retry_period(),
+        config.kubernetes.request_timeout(),
+    ];
+    assert_eq!(limits.map(|limit| limit.as_secs()), [33, 22, 11, 13]);
+}
+
+#[test]
 fn aliases_point_at_their_use() {
     assert_eq!(
         said("metrics: {port: &port 0}\nhealth:\n  port: *port\n"),
@@ -128,6 +162,14 @@ fn wrong_types_say_how_to_mend_them() {
             r#"expected a list, found the text "a=b": write each item on a line of its own after "- ""#,
         ),
         ("logging: {level: 3}", "expected one of trace, debug, info, warn, error, found the number 3"),
+        (
+            "worker: {tolerations: [{operator: Exists, key: 5}]}",
+            "expected text, found the number 5: put it in quotes",
+        ),
+        (
+            "worker: {tolerations: [{key: a, effect: NoExecute, tolerationSeconds: '60'}]}",
+            r#"expected a whole number, found the text "60": remove the quotes"#,
+        ),
         ("worker: {image: busybox}", r#"expected a mapping, found the text "busybox""#),
     ];
     for (text, expected) in cases {
@@ -194,6 +236,12 @@ fn what_does_not_fit_does_not_hide_what_breaks_a_rule() {
          line 1, column 40: worker.placement: \"here\" is not a placement; expected one of direct, scheduler\n\
          line 2, column 38: leaderElection.retryPeriodSeconds: leaderElection.retryPeriodSeconds is 10 and \
          leaderElection.renewDeadlineSeconds is 10; expected the first to be less than the second"
+    );
+    assert_eq!(
+        said("nodeManagement: {taints: [{key: node.kubernetes.io/a, effect: NoSchedule, value: [b]}]}\n"),
+        "line 1, column 33: nodeManagement.taints[0].key: node.kubernetes.io/a belongs to Kubernetes, which sets and \
+         removes it by its own rules; expected a key of your own\n\
+         line 1, column 82: nodeManagement.taints[0].value: expected text, found a list"
     );
 }
 

@@ -99,7 +99,7 @@ impl Stage {
         }
         let unseen = step.unseen.then(|| self.change(step));
         if let Some(answer) = &step.answer {
-            self.answer(answer, &step.answer_for);
+            self.answer(answer, step);
         }
         let mut facts = if unseen.is_some() { Vec::new() } else { self.change(step) };
         facts.extend(self.occupancy(step));
@@ -156,13 +156,17 @@ impl Stage {
         scene.occupancy.iter().map(occupancy).collect()
     }
 
-    fn answer(&mut self, answer: &Answer, only: &[String]) {
+    fn answer(&mut self, answer: &Answer, step: &Scene) {
+        let only = &step.answer_for;
         let meant = |order: &Order| {
             only.is_empty() || only.iter().any(|node| *node == order.action.node().name.as_str())
         };
-        let (answered, open) = std::mem::take(&mut self.given).into_iter().partition(meant);
+        let (mut answered, mut open): (Vec<Order>, Vec<Order>) =
+            std::mem::take(&mut self.given).into_iter().partition(meant);
+        if let Some(count) = step.answer_oldest {
+            open.extend(answered.drain(count..));
+        }
         self.given = open;
-        let answered: Vec<Order> = answered;
         assert!(!answered.is_empty(), "there is no order to answer");
         for order in answered {
             let outcome = match answer {

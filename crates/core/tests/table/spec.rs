@@ -51,6 +51,8 @@ pub(crate) struct Scene {
     /// Only the orders for these nodes are answered.
     #[serde(default)]
     pub(super) answer_for: Vec<String>,
+    /// Only so many orders are answered, those that were given first.
+    pub(super) answer_oldest: Option<usize>,
     /// Nodes that are read afresh, with their workers.
     #[serde(default)]
     pub(super) read: Vec<String>,

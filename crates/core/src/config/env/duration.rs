@@ -66,6 +66,7 @@ mod tests {
         assert_eq!(seconds(".5m"), 30);
         assert_eq!(seconds("3000ms"), 3);
         assert_eq!(seconds("500ms500000us"), 1);
+        assert_eq!(seconds("1000000µs1000000μs1000000000ns"), 3);
         assert_eq!(seconds("0s"), 0);
     }
 
