@@ -29,6 +29,8 @@ pub struct Census {
     failing: usize,
     /// When it was made, what, where, and which fact told us.
     proofs: BTreeSet<(Timestamp, Proof, NodeName, u64)>,
+    /// When each of them was last looked at.
+    lenders: BTreeSet<(Timestamp, NodeName)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +39,12 @@ struct Standing {
     failing: bool,
     /// When it was made, which fact told us, and what.
     proofs: Vec<(Timestamp, u64, Proof)>,
+}
+
+impl Standing {
+    fn last_looked_at(&self) -> Option<Timestamp> {
+        self.proofs.iter().map(|(at, ..)| *at).max()
+    }
 }
 
 /// What the checks said on a node.
@@ -61,6 +69,10 @@ impl Census {
         }
         self.managed = self.managed - usize::from(before.managed) + usize::from(standing.managed);
         self.failing = self.failing - usize::from(before.failing) + usize::from(standing.failing);
+        if let Some(at) = before.last_looked_at() {
+            self.lenders.remove(&(at, name.clone()));
+        }
+        self.lenders.extend(standing.last_looked_at().map(|at| (at, name.clone())));
         for (recorded, seen, proof) in before.proofs {
             self.proofs.remove(&(recorded, proof, name.clone(), seen));
         }
@@ -84,7 +96,7 @@ impl Census {
 
     /// Verified nodes, on which checks can be run for comparison: those that were looked at longest ago come first.
     pub fn lenders(&self) -> impl Iterator<Item = &NodeName> {
-        self.proofs.iter().map(|(_, _, name, _)| name)
+        self.lenders.iter().map(|(_, name)| name)
     }
 
     /// What the checks said last on any verified node after a node failed. The two may have been recorded by different

@@ -134,11 +134,7 @@ impl<'a> Subject<'a> {
     pub(super) fn next_state(&self) -> NodeState {
         let now = self.cx.now;
         let fresh = NodeState::new(self.view.id.uid.clone(), self.view.boot.clone(), now);
-        NodeState {
-            serial: self.state.map_or(0, |state| state.serial).saturating_add(1),
-            reference: self.state.and_then(|state| state.reference.clone()),
-            ..fresh
-        }
+        NodeState { serial: self.state.map_or(0, |state| state.serial).saturating_add(1), ..fresh }
     }
 
     /// Gates that stay closed although nobody looks after them, for the explanation.
