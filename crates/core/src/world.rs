@@ -56,6 +56,14 @@ pub enum Source {
     Answer,
 }
 
+/// How a node comes to our eyes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Told,
+    Listed,
+    Read,
+}
+
 /// A node and its worker, read from the API server itself, each with the version of the list it was read from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reread {
@@ -107,6 +115,24 @@ impl NodeEntry {
         self.init_pods.values_mut().for_each(|pod| pod.restarted = false);
     }
 
+    /// A node is seen for the first time.
+    fn meet(&mut self, sight: Sight, now: Timestamp) {
+        self.seen = now;
+        self.occupancy = None;
+        self.vanished = None;
+        self.restart_seen = None;
+        self.doubt = None;
+        // Pods that were there before it: then this is not its beginning, whatever the watch tells.
+        let is_beginning = sight == Sight::Told && self.init_pods.is_empty();
+        if !is_beginning {
+            self.begin_to_doubt(now);
+        }
+        // What was all there before us may be as it should be. What we came upon otherwise is not to be relied on.
+        if !is_beginning && sight != Sight::Listed {
+            self.see_restart(now);
+        }
+    }
+
     fn see_restart(&mut self, now: Timestamp) {
         self.restart_seen = Some(now);
         self.init_pods.values_mut().for_each(|pod| pod.outlived.clone_from(&pod.view.annotations));
@@ -120,8 +146,8 @@ pub struct SeenWorker {
     pub view: WorkerView,
     /// When it was first seen in this stage.
     pub since: Timestamp,
-    /// When it was first seen at all.
-    pub first_seen: Timestamp,
+    /// When it was first seen at all, if that was before its end.
+    pub first_seen: Option<Timestamp>,
 }
 
 /// An init pod and whether what it shows is beyond doubt.
@@ -267,7 +293,7 @@ impl World {
         let known = self.node_version(&node.name);
         let floor = Latest::floor(self.latest.nodes, node_version);
         match view {
-            Some(view) if is_news(known, view.version, floor) => self.set_node(view, now),
+            Some(view) if is_news(known, view.version, floor) => self.set_node(view, Sight::Read, now),
             None if known.is_some_and(|known| known <= node_version) => self.forget_node(&node.name),
             Some(_) | None => {}
         }

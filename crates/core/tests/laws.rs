@@ -21,7 +21,7 @@ const WORLDS: u64 = 500;
 
 /// When all doubt about what was there before us is over, and no worker has run out of time.
 fn later() -> Timestamp {
-    noon() + SignedDuration::from_secs(41)
+    noon() + SignedDuration::from_secs(90)
 }
 
 fn engine(config: &Config, facts: Vec<Fact>) -> Engine {

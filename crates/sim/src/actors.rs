@@ -28,6 +28,8 @@ pub(crate) enum ActorEvent {
     Reboots(String),
     /// Its kubelet is back in this boot.
     KubeletBack(String, Uid, u32),
+    /// The node controller takes note that a kubelet is gone.
+    Unreachable(String, Uid),
     /// The kubelet tells of its pods in this boot.
     PodsPosted(String, Uid, u32),
     /// A worker begins to run.
@@ -175,6 +177,7 @@ pub(crate) fn act(sim: &mut Sim, event: ActorEvent) {
         ActorEvent::Disturbance => crowd::disturb(sim),
         ActorEvent::Reboots(name) => kubelet::reboot(sim, &name),
         ActorEvent::KubeletBack(name, uid, boot) => kubelet::back(sim, &name, &uid, boot),
+        ActorEvent::Unreachable(name, uid) => kubelet::unreachable(sim, &name, &uid),
         ActorEvent::PodsPosted(name, uid, boot) => kubelet::post_pods(sim, &name, &uid, boot),
         ActorEvent::WorkerStarts(id) => kubelet::start_worker(sim, &id),
         ActorEvent::WorkerEnds(id, uid, boot) => kubelet::end_worker(sim, &id, &uid, boot),

@@ -4,7 +4,7 @@
 
 use knr_sim::run_seed;
 
-const SEEDS: [(u64, &str); 6] = [
+const SEEDS: [(u64, &str); 9] = [
     (
         580,
         "an annotation that outlived a restart, told together with the new containers, opened a startup gate",
@@ -13,6 +13,12 @@ const SEEDS: [(u64, &str); 6] = [
     (5847, "a node whose beginning was never told had been restarted before it was seen"),
     (8343, "a dead machine with a passed worker waited for its startup gate without an end"),
     (8557, "a deletion that was asked for arrived after it was no longer asked for"),
+    (
+        9957,
+        "a pass that was first seen after a restart of ours was taken for newer than the failure before it",
+    ),
+    (13448, "a machine that died right after its restart still showed the pods of before as ready"),
+    (18723, "a node that was read afresh under a known name had been restarted before"),
     (1134, "a node on probation waited for a worker that its dead kubelet never ended"),
 ];
 

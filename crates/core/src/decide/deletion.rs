@@ -197,7 +197,7 @@ pub(super) fn record_reference(subject: &Subject<'_>, worker: &SeenWorker, verdi
         Verdict::Fail(_) => Some(false),
         Verdict::Inconclusive(_) => None,
     };
-    let at = worker.first_seen;
+    let at = subject.made_at(worker);
     let before = subject.state.cloned().unwrap_or_else(|| subject.next_state());
     let state = NodeState {
         serial: before.serial.saturating_add(1),

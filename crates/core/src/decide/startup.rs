@@ -11,7 +11,8 @@ use crate::patch::PatchBuilder;
 use crate::view::{InitPodView, Occupancy};
 use crate::world::SeenInitPod;
 
-const SWEEP_TAKES: SignedDuration = SignedDuration::from_secs(10);
+/// Longer than the node controller takes to find out that a kubelet is gone, and that its pods are not ready.
+const AFTER_SWEEP: SignedDuration = SignedDuration::from_secs(30);
 
 /// What the startup gates of a node ask for.
 #[derive(Default)]
@@ -43,7 +44,7 @@ impl Startup {
 /// Until when what the pods show could still be from before a restart of the node: the kubelet tells of the restart
 /// first and of its pods later. By the next sweep it has.
 fn doubtful_until(subject: &Subject<'_>, gate: &StartupGate) -> Option<Timestamp> {
-    let settled = subject.entry.doubt? + subject.cx.config.reconciliation.interval() + SWEEP_TAKES;
+    let settled = subject.entry.doubt? + subject.cx.config.reconciliation.interval() + AFTER_SWEEP;
     let mut pods = subject.entry.init_pods.values().filter(|pod| counts(subject, gate, &pod.view));
     (subject.cx.now < settled && pods.any(|pod| !pod.restarted)).then_some(settled)
 }

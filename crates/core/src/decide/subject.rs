@@ -1,5 +1,7 @@
 //! The node that is being decided about.
 
+use jiff::Timestamp;
+
 use super::Context;
 use crate::config::Taint;
 use crate::explain::{Door, Explanation, Phase};
@@ -128,6 +130,12 @@ impl<'a> Subject<'a> {
     /// The worker of this node, whatever its stamp.
     pub(super) fn worker(&self) -> Option<&'a SeenWorker> {
         self.entry.workers.values().find(|worker| worker.view.stamp.node == self.view.id)
+    }
+
+    /// When the evidence of a worker was made, at the earliest. If we have not seen it run, all we know is that its
+    /// node was there.
+    pub(super) fn made_at(&self, worker: &SeenWorker) -> Timestamp {
+        worker.first_seen.unwrap_or(self.view.created)
     }
 
     /// The state to record next, with the result of one more worker in it.

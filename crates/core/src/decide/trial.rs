@@ -219,7 +219,7 @@ impl<'a> Trial<'a> {
             phase: StatePhase::Verified,
             attempt: worker.view.stamp.attempt,
             // Opening may have had to wait: what counts is when the evidence was made, not when it was used.
-            at: worker.first_seen,
+            at: subject.made_at(worker),
             ..subject.next_state()
         };
         let told = subject.account(&state);

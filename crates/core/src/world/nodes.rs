@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{Latest, Source, World, is_news};
+use super::{Latest, Sight, Source, World, is_news};
 use crate::ids::{NodeName, NodeRef, Version};
 use crate::names;
 use crate::state::NodeState;
@@ -12,16 +12,9 @@ use crate::view::NodeView;
 
 impl World {
     pub(super) fn node(&mut self, view: NodeView, source: Source, now: Timestamp) {
-        let (name, version) = (view.id.name.clone(), view.version);
-        let known = self.node_version(&name);
-        if is_news(known, version, self.latest.nodes) {
-            self.set_node(view, now);
-            // It was there before we saw it, so it may have been restarted too.
-            if let Some(entry) =
-                self.entries.get_mut(&name).filter(|entry| entry.doubt.is_some() && known.is_none())
-            {
-                entry.see_restart(now);
-            }
+        let version = view.version;
+        if is_news(self.node_version(&view.id.name), version, self.latest.nodes) {
+            self.set_node(view, Sight::Told, now);
         }
         if source == Source::Watch {
             self.latest.nodes = self.latest.nodes.max(version);
@@ -32,7 +25,7 @@ impl World {
         self.entries.get(name)?.view.as_ref().map(|view| view.version)
     }
 
-    pub(super) fn set_node(&mut self, view: NodeView, now: Timestamp) {
+    pub(super) fn set_node(&mut self, view: NodeView, sight: Sight, now: Timestamp) {
         let entry = self.entries.entry(view.id.name.clone()).or_default();
         let state = view
             .annotations
@@ -54,12 +47,7 @@ impl World {
                 }
             }
             _ => {
-                entry.seen = now;
-                entry.restart_seen = None;
-                // Pods that were there before it: then this is not its beginning.
-                entry.doubt = (!entry.init_pods.is_empty()).then_some(now);
-                entry.occupancy = None;
-                entry.vanished = None;
+                entry.meet(sight, now);
             }
         }
         self.touched.insert(view.id.name.clone());
@@ -76,13 +64,9 @@ impl World {
     pub(super) fn nodes(&mut self, views: Vec<NodeView>, version: Version, now: Timestamp) {
         let listed: BTreeSet<NodeName> = views.iter().map(|view| view.id.name.clone()).collect();
         for view in views {
-            let name = view.id.name.clone();
-            let known = self.node_version(&name);
+            let known = self.node_version(&view.id.name);
             if is_news(known, view.version, Latest::floor(self.latest.nodes, version)) {
-                self.set_node(view, now);
-            }
-            if let Some(entry) = self.entries.get_mut(&name).filter(|_| known.is_none()) {
-                entry.begin_to_doubt(now);
+                self.set_node(view, Sight::Listed, now);
             }
         }
         self.latest.nodes = self.latest.nodes.max(version);

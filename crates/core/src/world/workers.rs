@@ -31,7 +31,10 @@ impl World {
             Some(known) if known.view.id == view.id && is_same_stage(&known.view, &view) => known.since,
             _ => now,
         };
-        let first_seen = known.filter(|known| known.view.id == view.id).map_or(now, |known| known.first_seen);
+        let first_seen = match known {
+            Some(known) if known.view.id == view.id => known.first_seen,
+            _ => is_live(&view).then_some(now),
+        };
         if let Some(known) = known.filter(|known| known.view.id != view.id) {
             entry.vanished = Some(known.view.stamp.clone());
         }

@@ -124,7 +124,22 @@ pub(super) fn die(sim: &mut Sim, name: &str) {
         machine.up = false;
         machine.boot += 1;
         machine.fit = Fit::Never;
+        let uid = machine.uid.clone();
         sim.note(name, "the machine dies");
+        sim.at(50_000, Event::Actor(ActorEvent::Unreachable(name.to_owned(), uid)));
+    }
+}
+
+/// The node controller has not heard of a kubelet for long: its pods are not ready.
+pub(super) fn unreachable(sim: &mut Sim, name: &str, uid: &Uid) {
+    if sim.actors.machines.get(name).is_none_or(|machine| machine.uid != *uid) {
+        return;
+    }
+    let pods: Vec<InitPodView> =
+        sim.api.init_pods().filter(|pod| pod.host.as_str() == name).map(|pod| (**pod).clone()).collect();
+    for mut pod in pods {
+        pod.ready = false;
+        sim.api.put_init_pod(pod);
     }
 }
 
