@@ -92,6 +92,7 @@ fn engine(size: usize, phase: StatePhase) -> Engine {
     let mut engine = Engine::new(config);
     engine.learn(Fact::Nodes((0..size).map(|number| node(number, phase)).collect(), Version(1)), at(0));
     engine.learn(Fact::Workers(Vec::new(), Version(1)), at(0));
+    engine.learn(Fact::Pools(Vec::new()), at(0));
     engine.lead();
     loop {
         let orders = engine.decide(at(0)).orders;
