@@ -141,12 +141,6 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         wrong: "(says_so || said_it_before)",
     },
     Mistake {
-        name: "a conflict is tried again without a pause",
-        file: "crates/core/src/engine/desk.rs",
-        right: "        if self.setbacks > 0 {\n",
-        wrong: "        if self.setbacks > 9_000 {\n",
-    },
-    Mistake {
         name: "a node is opened before Karpenter has registered it",
         file: "crates/core/src/decide/scope.rs",
         right: "        && labels.get(names::KARPENTER_REGISTERED_LABEL).is_none_or(|value| value != \"true\")\n",
