@@ -73,4 +73,12 @@ mod tests {
         assert_eq!(nearest("check", &words[1..]), Some("checkIntervalSeconds"));
         assert_eq!(nearest("che", &words[1..]), None);
     }
+
+    #[test]
+    fn every_letter_that_is_too_many_counts() {
+        assert_eq!(distance("retries", "retri"), 2);
+        assert_eq!(distance("retri", "retries"), 2);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abcd", "bd"), 2);
+    }
 }
