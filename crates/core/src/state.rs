@@ -116,6 +116,12 @@ impl NodeState {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// The reason, for people.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        self.reason.as_deref().unwrap_or("no reason was kept")
+    }
+
     /// Keeps a reason, cut to a bearable length.
     #[must_use]
     pub fn because(mut self, cause: &str, reason: &str) -> Self {

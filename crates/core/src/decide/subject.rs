@@ -56,17 +56,13 @@ impl<'a> Subject<'a> {
 
     /// The phase which the node's own state tells, whatever a worker may be doing.
     pub(super) fn phase(&self) -> Phase {
-        match self.state.map(|state| state.phase) {
-            Some(StatePhase::Verified) => Phase::Verified,
-            Some(StatePhase::Failed) => Phase::Failed,
-            Some(StatePhase::Unverified) | None => Phase::Unverified,
-        }
+        phase_of(self.state)
     }
 
     /// What the verdict that the node carries says, without regard to the time and to other gates.
     pub(super) fn account(&self, state: &NodeState) -> Explanation {
         let settings = &self.cx.config.reconciliation;
-        let reason = state.reason.as_deref().unwrap_or("no reason was kept");
+        let reason = state.why();
         let door = if self.is_tainted() { Door::Closed } else { Door::Open };
         match state.phase {
             StatePhase::Verified => Explanation::new(
@@ -151,5 +147,14 @@ impl<'a> Subject<'a> {
             Door::Open => String::new(),
             Door::Closed => "; it still carries a gate taint, which is yours to remove".to_owned(),
         }
+    }
+}
+
+/// The phase which a state tells, if there is one.
+pub(super) fn phase_of(state: Option<&NodeState>) -> Phase {
+    match state.map(|state| state.phase) {
+        Some(StatePhase::Verified) => Phase::Verified,
+        Some(StatePhase::Failed) => Phase::Failed,
+        Some(StatePhase::Unverified) | None => Phase::Unverified,
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::subject::Subject;
+use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, scope, startup, tidy, verification};
 use crate::action::{Action, Closing, News};
 use crate::explain::{Door, Phase, later, seconds};
@@ -86,12 +86,7 @@ impl<'a> Trial<'a> {
             Some(probation) => format!("{probation}; {why}"),
             None => why.to_owned(),
         };
-        let phase = match self.so_far().map(|state| state.phase) {
-            Some(StatePhase::Verified) => Phase::Verified,
-            Some(StatePhase::Failed) => Phase::Failed,
-            Some(StatePhase::Unverified) | None => Phase::Unverified,
-        };
-        Decision::new(self.subject.explain(phase, why))
+        Decision::new(self.subject.explain(phase_of(self.so_far()), why))
     }
 
     fn lost_its_worker(self) -> bool {
@@ -150,8 +145,8 @@ impl<'a> Trial<'a> {
         let told = if self.probation.is_none() {
             self.subject.account(state)
         } else {
-            let reason = state.reason.as_deref().unwrap_or("no reason was kept");
-            self.waiting(&format!("run {} gave no verdict: {reason}", state.inconclusive)).explanation
+            let told = format!("run {} gave no verdict: {}", state.inconclusive, state.why());
+            self.waiting(&told).explanation
         };
         Decision::new(told.then("next try", due)).wakes(due)
     }
@@ -160,8 +155,7 @@ impl<'a> Trial<'a> {
         match self.probation {
             None => deletion::consider(self.subject, state),
             Some(probation) => {
-                let runs = state.inconclusive;
-                let reason = state.reason.as_deref().unwrap_or("no reason was kept");
+                let (runs, reason) = (state.inconclusive, state.why());
                 let why = format!("{probation}, and there was no verdict in {runs} runs: {reason}");
                 Decision::new(self.subject.explain(Phase::Verified, why))
             }

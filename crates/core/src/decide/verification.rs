@@ -76,7 +76,7 @@ fn untouched(subject: &Subject<'_>, why: &str) -> Decision {
     let why = match failed {
         None => format!("left alone: {why}"),
         Some(state) => {
-            let reason = state.reason.as_deref().unwrap_or("no reason was kept");
+            let reason = state.why();
             let why = if may_be_closed(subject) { format!("; {why}") } else { String::new() };
             format!("left alone although it failed: {reason}{why}")
         }
