@@ -1,0 +1,3 @@
+//! kube-node-ready.
+
+fn main() {}
