@@ -13,6 +13,8 @@ pub struct AuditEvent {
     /// In whose name, for example `system:node:n1` or `system:serviceaccount:default:x`; with impersonation the user
     /// that was taken on.
     pub user: String,
+    /// What the client calls itself, as in its `User-Agent`.
+    pub agent: String,
     /// What for: get, list, watch, create, update, patch, delete, deletecollection.
     pub verb: String,
     /// The kind of object, in plural, with the subresource after a slash: `pods`, `nodes/status`.
@@ -42,6 +44,8 @@ struct Line {
     verb: String,
     user: User,
     impersonated_user: Option<User>,
+    #[serde(default)]
+    user_agent: String,
     #[serde(default)]
     object_ref: ObjectRef,
     response_status: Option<Status>,
@@ -92,8 +96,8 @@ impl From<Line> for AuditEvent {
         }
         let code = line.response_status.map_or(0, |status| status.code);
         let user = line.impersonated_user.unwrap_or(line.user).username;
-        let (verb, at) = (line.verb, line.request_received_timestamp);
-        Self { user, verb, resource, namespace, name, code, at }
+        let (agent, verb, at) = (line.user_agent, line.verb, line.request_received_timestamp);
+        Self { user, agent, verb, resource, namespace, name, code, at }
     }
 }
 
@@ -106,7 +110,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("lab-audit-{}.log", std::process::id()));
         let line = |stage: &str| {
             format!(
-                r#"{{"stage":"{stage}","verb":"patch","user":{{"username":"u"}},"responseStatus":{{"code":200}},"objectRef":{{"resource":"nodes","subresource":"status","name":"n1"}},"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z"}}"#
+                r#"{{"stage":"{stage}","verb":"patch","user":{{"username":"u"}},"userAgent":"me/1","responseStatus":{{"code":200}},"objectRef":{{"resource":"nodes","subresource":"status","name":"n1"}},"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z"}}"#
             )
         };
         let text = format!("{}\n{}\n{}", line("ResponseStarted"), line("ResponseComplete"), &line("x")[..40]);
@@ -115,6 +119,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(events.len(), 1);
         assert_eq!((events[0].resource.as_str(), events[0].name.as_str()), ("nodes/status", "n1"));
+        assert_eq!(events[0].agent, "me/1");
         assert!(events[0].is_write());
     }
 }

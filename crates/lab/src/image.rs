@@ -19,56 +19,64 @@ pub(crate) const PAUSE: &str = "lab.local/pause:1";
 pub const PROBE: &str = "lab.local/probe:1";
 pub(crate) const COREDNS: &str = "lab.local/coredns:1";
 
-/// An image of one static program.
-struct Program {
-    tool: Tool,
-    tags: &'static [&'static str],
-    arguments: &'static [&'static str],
-}
+/// Tool, tags, arguments.
+const BASE: &[(Tool, &[&str], &[&str])] =
+    &[(Tool::Probe, &[PAUSE, PROBE], &["pause"]), (Tool::Coredns, &[COREDNS], &[])];
 
-const BASE: &[Program] = &[
-    Program { tool: Tool::Probe, tags: &[PAUSE, PROBE], arguments: &["pause"] },
-    Program { tool: Tool::Coredns, tags: &[COREDNS], arguments: &[] },
-];
+/// An image that holds one static program and nothing else. The program is its entry point.
+#[derive(Debug, Clone, Copy)]
+pub struct Image<'a> {
+    /// The program. It keeps its file name and goes to the root of the image.
+    pub program: &'a Path,
+    /// The image's names, with their tags.
+    pub tags: &'a [&'a str],
+    /// What the program is given if a pod says nothing else.
+    pub arguments: &'a [&'a str],
+    /// The number of the user it runs as, if not root.
+    pub user: Option<u32>,
+}
 
 /// Archives of the images that every node needs, made on first use.
 pub(crate) fn base(home: &Home) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(home.images())?;
     BASE.iter()
-        .map(|program| {
-            let archive = home.images().join(format!("{}.tar", program.tool.folder()));
+        .map(|(tool, tags, arguments)| {
+            let archive = home.images().join(format!("{}.tar", tool.folder()));
             if !archive.exists() {
-                let fresh = archive.with_extension(host::random_id()?);
-                program.write(home, &fresh)?;
-                fs::rename(&fresh, &archive)?;
+                Image { program: &tool.path(home), tags, arguments, user: None }.write(&archive)?;
             }
             Ok(archive)
         })
         .collect()
 }
 
-impl Program {
-    /// Writes a docker archive: one layer, one configuration, one manifest.
-    fn write(&self, home: &Home, archive: &Path) -> Result<()> {
-        let name = self.tool.name();
+impl Image<'_> {
+    /// Writes a docker archive: one layer, one configuration, one manifest. It appears whole or not at all.
+    pub fn write(&self, archive: &Path) -> Result<()> {
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let mut layer = tar::Builder::new(Vec::new());
-        append(&mut layer, &name, 0o755, &fs::read(self.tool.path(home))?)?;
+        append(&mut layer, &name, 0o755, &fs::read(self.program)?)?;
         let layer = layer.into_inner()?;
-        let config = serde_json::to_vec(&json!({
+        let mut config = json!({
             "architecture": architecture(), "os": "linux",
             "config": { "Entrypoint": [format!("/{name}")], "Cmd": self.arguments },
             "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", digest(&layer))] },
-        }))?;
+        });
+        if let Some(user) = self.user {
+            config["config"]["User"] = user.to_string().into();
+        }
+        let config = serde_json::to_vec(&config)?;
         let config_name = format!("{}.json", digest(&config));
         let manifest = serde_json::to_vec(
             &json!([{ "Config": config_name, "RepoTags": self.tags, "Layers": ["layer.tar"] }]),
         )?;
-        let mut out = tar::Builder::new(File::create(archive)?);
+        let fresh = archive.with_extension(host::random_id()?);
+        let mut out = tar::Builder::new(File::create(&fresh)?);
         append(&mut out, "manifest.json", 0o644, &manifest)?;
         append(&mut out, &config_name, 0o644, &config)?;
         append(&mut out, "layer.tar", 0o644, &layer)?;
         out.finish()?;
-        Ok(())
+        Ok(fs::rename(&fresh, archive)?)
     }
 }
 
@@ -144,6 +152,34 @@ fn architecture() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_is_one_program_and_who_runs_it() {
+        let folder = std::env::temp_dir().join(format!("lab-image-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (program, archive) = (folder.join("hello"), folder.join("hello.tar"));
+        fs::write(&program, "the program").unwrap();
+        let image =
+            Image { program: &program, tags: &["a/hello:1"], arguments: &["world"], user: Some(65532) };
+        image.write(&archive).unwrap();
+        check_archive(&archive).unwrap();
+        let mut files = std::collections::BTreeMap::new();
+        for entry in tar::Archive::new(File::open(&archive).unwrap()).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let (name, mut content) = (entry.path().unwrap().display().to_string(), Vec::new());
+            entry.read_to_end(&mut content).unwrap();
+            files.insert(name, content);
+        }
+        let left = fs::read_dir(&folder).unwrap().count();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, 2, "the program, the archive and nothing else");
+        let read = |name: &str| -> serde_json::Value { serde_json::from_slice(&files[name]).unwrap() };
+        let manifest = &read("manifest.json")[0];
+        assert_eq!(manifest["RepoTags"], json!(["a/hello:1"]));
+        let config = read(manifest["Config"].as_str().unwrap());
+        assert_eq!(config["config"], json!({ "Entrypoint": ["/hello"], "Cmd": ["world"], "User": "65532" }));
+        assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", digest(&files["layer.tar"])));
+    }
 
     #[test]
     fn a_file_that_is_no_image_is_refused_by_name() {

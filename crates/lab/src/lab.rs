@@ -1,6 +1,7 @@
 //! A lab: one cluster on this machine, from `up` to `down`.
 
 mod builder;
+mod program;
 mod temporary;
 
 use std::fs::File;
@@ -25,6 +26,7 @@ use crate::tools::{self, Tool};
 use crate::{cgroup, control_plane, image, machine, names, network, process};
 pub(crate) use builder::prepare_for_nodes;
 pub use builder::{LabBuilder, prepare};
+pub use program::Program;
 pub use temporary::TemporaryLab;
 
 const DNS_LIMIT: Duration = Duration::from_mins(2);

@@ -10,18 +10,19 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Names the variable that marks a process: `OWNER/ROLE`.
 const MARK: &str = "KUBE_NODE_READY_LAB";
 const POLL: Duration = Duration::from_millis(100);
-const KILL_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(20);
 const LOG_TAIL_LINES: usize = 15;
 const LOG_TAIL_BYTES: u64 = 16 * 1024;
 
@@ -38,6 +39,9 @@ pub(crate) struct Found {
 pub(crate) struct Daemon {
     role: String,
     log: PathBuf,
+    pid: u32,
+    /// Never that of another process, even after this one has ended.
+    handle: Arc<OwnedFd>,
     ended: Arc<OnceLock<ExitStatus>>,
 }
 
@@ -47,6 +51,30 @@ impl Daemon {
         match self.ended.get() {
             None => Ok(()),
             Some(status) => bail!("{} ended ({status}){}", self.role, self.log_tail()),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn exit_status(&self) -> Option<ExitStatus> {
+        self.ended.get().copied()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Where its output goes.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Sends a signal, which means nothing to a process that has ended.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        match pidfd_send_signal(&*self.handle, signal) {
+            Err(err) if err != Errno::SRCH => {
+                Err(err).with_context(|| format!("cannot signal {}", self.role))
+            }
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -67,6 +95,7 @@ pub(crate) fn spawn(owner: &str, role: &str, log: &Path, mut command: Command) -
         .stderr(out)
         .spawn()
         .with_context(|| format!("cannot start {role}: {command:?}"))?;
+    let (pid, handle) = (child.id(), Arc::new(open_child(&child)?));
     let ended = Arc::new(OnceLock::new());
     let slot = Arc::clone(&ended);
     // The process may outlive this program; while both live, somebody must reap it.
@@ -75,7 +104,13 @@ pub(crate) fn spawn(owner: &str, role: &str, log: &Path, mut command: Command) -
             let _ = slot.set(status);
         }
     });
-    Ok(Daemon { role: role.to_owned(), log: log.to_owned(), ended })
+    Ok(Daemon { role: role.to_owned(), log: log.to_owned(), pid, handle, ended })
+}
+
+/// For a child that nobody has reaped yet, so that its pid is still its own.
+fn open_child(child: &Child) -> Result<OwnedFd> {
+    let pid = Pid::from_raw(child.id().try_into()?).context("a child has a pid")?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// The same command in a session of its own, so that Ctrl-C at a terminal does not reach it, and with nothing

@@ -53,6 +53,38 @@ metadata: { name: fake, annotations: { kwok.x-k8s.io/node: fake }, labels: { typ
 }
 
 #[test]
+fn a_program_of_a_lab_obeys_and_goes_down_with_it() {
+    let lab = lab_with_nodes("program", 0);
+    let shell = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("GREETING", "hello");
+        command
+    };
+    let polite =
+        lab.spawn("polite", shell("trap 'exit 7' TERM; echo $GREETING; while :; do sleep 0.1; done"));
+    let polite = polite.unwrap();
+    let stubborn = lab.spawn("stubborn", shell("trap '' TERM; while :; do sleep 0.1; done")).unwrap();
+    eventually("its first words", || {
+        let said = fs::read_to_string(polite.log())?;
+        anyhow::ensure!(said == "hello\n", "it said {said:?}");
+        Ok(())
+    });
+    polite.freeze().unwrap();
+    eventually("it to stand still", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", polite.pid()))?;
+        anyhow::ensure!(stat.contains("(sh) T"), "{stat}");
+        Ok(())
+    });
+    polite.thaw().unwrap();
+    polite.terminate().unwrap();
+    assert_eq!(polite.wait(common::PATIENCE).unwrap().code(), Some(7));
+    polite.kill().unwrap();
+    assert_eq!(stubborn.exit_status(), None);
+    drop(lab);
+    stubborn.wait(common::PATIENCE).unwrap();
+}
+
+#[test]
 fn a_component_that_dies_is_named_with_its_last_words() {
     for (nodes, component, who) in [
         (0, Tool::KubeApiserver, "kube-apiserver"),
