@@ -15,6 +15,9 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(CACHE)/cargo-mutants-$(MUTANTS_VERSION)/bin/cargo-mutants
 CARGO := cargo --locked
 LAB := $(CARGO) run --quiet -p lab --
+# Static, so that the image needs nothing else. C code of dependencies is compiled by musl's own wrapper.
+MUSL := $(shell uname -m)-unknown-linux-musl
+BUILD := CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --target $(MUSL) -p kube-node-ready
 
 .PHONY: help
 help: ## list the targets
@@ -67,6 +70,19 @@ test-lab: setup ## run the tests on real clusters; needs root
 	$(LAB) build
 	$(CARGO) test -p lab --test '*'
 
+.PHONY: test-e2e
+test-e2e: setup setup-musl ## run the product on real clusters (ARGS='--test smoke' for one file); needs root
+	@[ "$$(id -u)" = 0 ] || { echo "make test-e2e needs root: nodes are made of Linux namespaces"; exit 1; }
+	$(LAB) build
+	$(BUILD) --profile e2e
+	KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready \
+	  $(CARGO) test -p knr-e2e $(or $(ARGS),--test '*')
+
+.PHONY: binary
+binary: setup setup-musl ## build the product as it is shipped: one static program, in dist/
+	$(BUILD) --profile dist
+	@mkdir -p dist && install target/$(MUSL)/dist/kube-node-ready dist/ && ls -lh dist/kube-node-ready
+
 .PHONY: lab-up
 lab-up: setup ## make a cluster (NODES=2, NAME=default)
 	@$(LAB) up --nodes $(NODES) --name $(NAME)
@@ -107,6 +123,12 @@ setup:
 	  || rustup toolchain install "$$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" \
 	       --profile minimal --component rustfmt --component clippy
 	@command -v go >/dev/null || { echo "Go 1.26 or newer is needed: the lab builds Kubernetes from source"; exit 1; }
+
+.PHONY: setup-musl
+setup-musl:
+	@command -v musl-gcc >/dev/null || { echo "installing musl's C compiler"; apt-get update -q >/dev/null; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends musl-tools >/dev/null; }
+	@rustup target list --installed | grep -qx $(MUSL) || rustup target add $(MUSL)
 
 $(DENY):
 	@echo "building cargo-deny $(DENY_VERSION)"
