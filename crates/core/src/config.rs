@@ -5,6 +5,7 @@
 //! `docs/config.md`, so the three cannot disagree.
 
 mod check;
+mod checks;
 mod env;
 mod format;
 mod nodes;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 
+pub use self::checks::{BuiltInCheck, CheckKind, CheckPlan, CheckSpec, FileSpec, HttpSpec, MtuSpec, TcpSpec};
 pub use self::env::{Variable, variables};
 pub use self::nodes::{Effect, Label, NodeManagement, OnReboot, StartupGate, Taint};
 pub use self::problem::{Location, Problem, Problems};

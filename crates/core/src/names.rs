@@ -31,8 +31,36 @@ pub const COMPLETED_ANNOTATION: &str = "startup.k8s.io/completedAt";
 /// The verification gate, where gates are named.
 pub const VERIFICATION_GATE: &str = "verification";
 
+/// Labels of a worker pod.
+pub const WORKER_LABELS: [(&str, &str); 2] =
+    [("app.kubernetes.io/name", "kube-node-ready"), ("app.kubernetes.io/component", "worker")];
+/// The container of a worker pod that runs the checks.
+pub const WORKER_CONTAINER: &str = "worker";
+/// Annotation on a worker: the name of its node, which may be too long for a label.
+pub const WORKER_NODE_ANNOTATION: &str = "node-ready/node";
+/// Annotation on a worker: the UID of its node.
+pub const WORKER_NODE_UID_ANNOTATION: &str = "node-ready/node-uid";
+/// Annotation on a worker: the boot of its node when the worker was made.
+pub const WORKER_BOOT_ANNOTATION: &str = "node-ready/boot-id";
+/// Annotation on a worker: its number in the life of the node.
+pub const WORKER_SERIAL_ANNOTATION: &str = "node-ready/serial";
+/// Annotation on a worker: which attempt it is.
+pub const WORKER_ATTEMPT_ANNOTATION: &str = "node-ready/attempt";
+/// Annotation on a worker: what its result is for.
+pub const WORKER_PURPOSE_ANNOTATION: &str = "node-ready/purpose";
+/// Who writes, in the managed fields of objects and in events.
+pub const MANAGER: &str = "kube-node-ready";
+/// The `ConfigMap` that says which nodes were deleted lately.
+pub const LEDGER: &str = "kube-node-ready-deletions";
+/// Service account of the controller.
+pub const CONTROLLER_ACCOUNT: &str = "kube-node-ready-controller";
+
 /// A worker pod is called this and a hash of its node's UID.
 pub const WORKER_PREFIX: &str = "node-ready-worker-";
+/// Environment variable in which a worker gets its [`CheckPlan`](crate::config::CheckPlan) as JSON.
+pub const CHECKS_VARIABLE: &str = "KUBE_NODE_READY_CHECKS";
+/// Environment variable with the name of the node on which a worker runs.
+pub const NODE_NAME_VARIABLE: &str = "NODE_NAME";
 
 /// Labels of control plane nodes.
 pub const CONTROL_PLANE_LABELS: [&str; 2] =

@@ -25,9 +25,12 @@ pub struct CheckResult {
     pub name: String,
     /// How it went.
     pub outcome: CheckOutcome,
-    /// How long it took.
+    /// How long the try took that decided.
     #[serde(default)]
     pub millis: u64,
+    /// What was seen of a check that passed: addresses, a version. Empty if there is nothing to tell.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
 }
 
 /// How a check went.
@@ -95,7 +98,12 @@ mod tests {
     fn a_report_is_read_back_as_it_was_written() {
         let report = Report {
             checks: vec![
-                CheckResult { name: "kubernetes".into(), outcome: CheckOutcome::Pass, millis: 3 },
+                CheckResult {
+                    name: "kubernetes".into(),
+                    outcome: CheckOutcome::Pass,
+                    millis: 3,
+                    note: "v1.36.3".into(),
+                },
                 CheckResult {
                     name: "dns".into(),
                     outcome: CheckOutcome::Fail(Failure {
@@ -104,6 +112,7 @@ mod tests {
                         hint: "look at kube-proxy".into(),
                     }),
                     millis: 5000,
+                    note: String::new(),
                 },
             ],
             error: None,

@@ -47,6 +47,7 @@ fn rows(schema: &Value, holder: &Value, prefix: &str, text: &mut String) {
         let contents = contents(schema, property);
         let default = match contents {
             _ if is_required => "required".to_owned(),
+            Some(_) if property["anyOf"].is_array() => "absent".to_owned(),
             // The keys below have a default each, so there is none for the whole.
             Some(inner) if inner.get("required").is_none() && item_of(property).is_none() => String::new(),
             _ => default(&property["default"]),

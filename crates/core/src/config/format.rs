@@ -1,7 +1,7 @@
 //! The forms that text in the configuration must have. Each form is a pattern, which goes into the schema, and
 //! a function, which is what counts here: it also knows the limits that a pattern cannot express.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// One form of text.
 #[derive(Debug)]
@@ -44,6 +44,32 @@ pub(super) const DOMAIN_OR_ADDRESS: Format = Format {
     accepts: |text| is_domain(text) || text.parse::<IpAddr>().is_ok(),
 };
 
+pub(super) const NAMESPACED_NAME: Format = Format {
+    pattern: r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+    expected: "a namespace and a name, such as kube-system/kube-dns",
+    accepts: |text| {
+        text.split_once('/').is_some_and(|(space, name)| is_dns_label(space) && is_dns_subdomain(name))
+    },
+};
+
+pub(super) const HOST_AND_PORT: Format = Format {
+    pattern: r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_][-A-Za-z0-9_.]*):[0-9]{1,5}$",
+    expected: "a host and a port, such as example.com:443 or [2001:db8::1]:443",
+    accepts: |text| text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && is_port(port)),
+};
+
+pub(super) const HTTP_URL: Format = Format {
+    pattern: r"^https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_][-A-Za-z0-9_.]*)(:[0-9]{1,5})?([/?][!-~]*)?$",
+    expected: "an address that starts with http:// or https://, without a user and with special characters escaped",
+    accepts: is_http_url,
+};
+
+pub(super) const ABSOLUTE_PATH: Format = Format {
+    pattern: "^/",
+    expected: "a path that starts with /",
+    accepts: |text| text.starts_with('/') && !text.contains('\0'),
+};
+
 pub(super) const LABEL_KEY: Format = Format {
     pattern: concat!(
         r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?",
@@ -78,12 +104,16 @@ pub(super) const QUANTITY: Format = Format {
 };
 
 /// All forms. A pattern in the schema is looked up here.
-pub(super) const ALL: [&Format; 10] = [
+pub(super) const ALL: [&Format; 14] = [
     &DNS_LABEL,
     &DNS_LABEL_OR_EMPTY,
     &DNS_SUBDOMAIN,
     &DNS_SUBDOMAIN_OR_EMPTY,
     &DOMAIN_OR_ADDRESS,
+    &NAMESPACED_NAME,
+    &HOST_AND_PORT,
+    &HTTP_URL,
+    &ABSOLUTE_PATH,
     &LABEL_KEY,
     &LABEL_VALUE,
     &IMAGE_REPOSITORY,
@@ -111,6 +141,28 @@ fn is_domain(text: &str) -> bool {
         && name.split('.').all(|part| {
             part.len() <= 63 && bounded_by(part, |c| c.is_ascii_alphanumeric() || c == '_', |c| c == '-')
         })
+}
+
+/// A name, an IPv4 address, or an IPv6 address in brackets.
+fn is_host(text: &str) -> bool {
+    match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+        None => is_domain(text) || text.parse::<Ipv4Addr>().is_ok(),
+    }
+}
+
+fn is_port(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn is_http_url(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
+        return false;
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let is_authority = is_host(authority)
+        || authority.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && is_port(port));
+    is_authority && path.chars().all(|c| c.is_ascii_graphic() && c != '#')
 }
 
 /// Whether this may be the key of a label, a taint or an annotation.
@@ -232,6 +284,57 @@ mod tests {
                 "example.com:53",
             ],
         );
+    }
+
+    #[test]
+    fn peers() {
+        let long = format!("a/{}", "b".repeat(254));
+        check(
+            &NAMESPACED_NAME,
+            &["kube-system/kube-dns", "a/b.c"],
+            &["", "a", "a/", "/b", "a.b/c", "a/b/c", &long],
+        );
+        check(
+            &HOST_AND_PORT,
+            &["example.com:443", "10.0.0.1:1", "[::1]:65535", "localhost:80"],
+            &[
+                "",
+                "a",
+                "a:",
+                ":1",
+                "a:0",
+                "a:65536",
+                "a:+1",
+                "::1:80",
+                "[a]:80",
+                "1.2.3:80",
+                "a b:80",
+                "http://a:80",
+            ],
+        );
+        check(
+            &HTTP_URL,
+            &[
+                "http://a",
+                "https://a.b:8443/c?d=e%20f",
+                "http://[::1]:1/",
+                "https://10.0.0.1?x",
+                "http://a/~b:c@d",
+            ],
+            &[
+                "",
+                "a",
+                "ftp://a",
+                "http://",
+                "http:///b",
+                "http://a:b",
+                "http://u:p@a/",
+                "http://a/ b",
+                "http://a/#b",
+                "http://a/ä",
+            ],
+        );
+        check(&ABSOLUTE_PATH, &["/", "/a b/c"], &["", "a", "./a", "/a\0"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::format::quantity;
 use super::path::Path;
 use super::problem::Finding;
 use super::worker::{RawObject, Toleration, TolerationOperator};
-use super::{Config, Effect, Taint};
+use super::{BuiltInCheck, CheckSpec, Config, Effect, Taint};
 use crate::names;
 
 /// Prefixes of taints that Kubernetes and cloud providers put on nodes and remove by their own rules.
@@ -19,6 +19,7 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
     timeouts(config, &mut found);
     leader_election(config, &mut found);
     worker_pod(config, &mut found);
+    checks(config, &mut found);
     taints(config, &mut found);
     gate_names(config, &mut found);
     annotations(config, &mut found);
@@ -76,6 +77,7 @@ fn worker_pod(config: &Config, found: &mut Vec<Finding>) {
     let section = Path::of(&["worker"]);
     unique_names(&config.worker.init_containers, &section.key("initContainers"), found);
     unique_names(&config.worker.volumes, &section.key("volumes"), found);
+    mounted_volumes(config, found);
     let resources = section.key("resources");
     for (name, request) in &config.worker.resources.requests {
         let Some(limit) = config.worker.resources.limits.get(name) else { continue };
@@ -95,6 +97,40 @@ fn unique_names(objects: &[RawObject], list: &Path, found: &mut Vec<Finding>) {
     let name = |object: &RawObject| object.get("name").and_then(|name| name.as_str()).map(str::to_owned);
     repeated(objects.iter().map(name), |index, first, name| {
         let message = format!("the name {name:?} is already that of {}", list.index(first));
+        found.push(Finding::new(list.index(index).key("name"), message));
+    });
+}
+
+fn mounted_volumes(config: &Config, found: &mut Vec<Finding>) {
+    let section = Path::of(&["worker"]);
+    let name = |object: &RawObject| object.get("name").cloned();
+    let known: Vec<_> = config.worker.volumes.iter().filter_map(name).collect();
+    for (index, mount) in config.worker.volume_mounts.iter().enumerate() {
+        let Some(name) = name(mount).filter(|name| !known.contains(name)) else { continue };
+        let at = section.key("volumeMounts").index(index).key("name");
+        let message = format!("there is no volume {name} in worker.volumes");
+        found.push(Finding::new(at, message).related([section.key("volumes")]));
+    }
+}
+
+/// Each check has a name of its own and is of one kind.
+fn checks(config: &Config, found: &mut Vec<Finding>) {
+    let list = Path::of(&["worker", "checks"]);
+    for (index, spec) in config.worker.checks.iter().enumerate() {
+        let at = list.index(index);
+        if BuiltInCheck::ALL.iter().any(|check| check.name() == spec.name) {
+            let message = format!("{:?} is the name of a built-in check; expected another", spec.name);
+            found.push(Finding::new(at.key("name"), message));
+        }
+        let kinds = spec.kinds().count();
+        if kinds != 1 {
+            let message =
+                format!("{kinds} kinds are given; expected exactly one of {}", CheckSpec::KINDS.join(", "));
+            found.push(Finding::new(at.clone(), message).related(CheckSpec::KINDS.map(|kind| at.key(kind))));
+        }
+    }
+    repeated(config.worker.checks.iter().map(|spec| Some(spec.name.clone())), |index, first, name| {
+        let message = format!("{name:?} is already the name of {}; expected another", list.index(first));
         found.push(Finding::new(list.index(index).key("name"), message));
     });
 }

@@ -27,6 +27,8 @@ fn a_file_with_everything_survives_a_round_trip() {
     assert_eq!(config.worker.image.tag, "1.10");
     assert_eq!(config.worker.init_containers[0]["args"][0], "--deep");
     assert_eq!(config.worker.tolerations[0].toleration_seconds, Some(60));
+    assert_eq!(config.worker.checks[1].http.as_ref().and_then(|http| http.status), Some(204));
+    assert_eq!(config.worker.check_plan().skip_checks, [BuiltInCheck::Network, BuiltInCheck::Services]);
     assert_eq!(config.node_management.on_reboot, OnReboot::Close);
     assert_eq!(config.node_management.taints[1].to_string(), "example.com/new=:NoExecute");
     assert_eq!(config.opens_after("startup"), [""; 0]);

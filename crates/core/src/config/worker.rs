@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::checks::{BuiltInCheck, CheckPlan, CheckSpec};
 use super::format;
 use super::nodes::Effect;
 
@@ -31,14 +32,25 @@ pub struct Worker {
     /// attempt counts as failed.
     #[schemars(range(min = 1, max = 3600))]
     pub pending_timeout_seconds: u32,
-    /// Seconds one check may take. Not more than `timeoutSeconds`.
+    /// Seconds one try of a check may take. Not more than `timeoutSeconds`.
     #[schemars(range(min = 1, max = 3600))]
     pub check_timeout_seconds: u32,
+    /// How often a check that failed is tried again before the worker reports it.
+    #[schemars(range(min = 0, max = 10))]
+    pub retries: u32,
     /// DNS names or IP addresses that the DNS check looks up. All of them must succeed.
     #[schemars(length(min = 1), inner(regex(pattern = format::DOMAIN_OR_ADDRESS.pattern)))]
     pub dns_test_domains: Vec<String>,
     /// Whether the network check also connects straight to the pods behind a Service, not only to the Service.
     pub connectivity_matrix: bool,
+    /// Services as `namespace/name`. The network check connects to their pods, the services check to their
+    /// addresses.
+    #[schemars(inner(regex(pattern = format::NAMESPACED_NAME.pattern)))]
+    pub services: Vec<String>,
+    /// Built-in checks that are not run.
+    pub skip_checks: Vec<BuiltInCheck>,
+    /// Further checks. Each has a name and exactly one of `tcp`, `http`, `file` and `mtu`.
+    pub checks: Vec<CheckSpec>,
     /// How a worker gets onto its node.
     pub placement: Placement,
     /// Priority class of the worker. Empty: the default of the cluster.
@@ -52,9 +64,15 @@ pub struct Worker {
     /// fails fails the node. Each needs a `name` and an `image`.
     #[schemars(schema_with = "containers")]
     pub init_containers: Vec<RawObject>,
-    /// Kubernetes volumes that the init containers mount. Each needs a `name`.
+    /// Kubernetes volumes for the init containers and for `volumeMounts`. Each needs a `name`.
     #[schemars(schema_with = "volumes")]
     pub volumes: Vec<RawObject>,
+    /// Kubernetes volume mounts of the worker's own container, for checks of the kind `file`. Each needs the
+    /// `name` of a volume and a `mountPath`.
+    #[schemars(schema_with = "volume_mounts")]
+    pub volume_mounts: Vec<RawObject>,
+    /// Command of the worker, for an image of your own: whatever exits with 0 passes. Empty: the built-in checks.
+    pub command: Vec<String>,
 }
 
 impl Default for Worker {
@@ -66,14 +84,20 @@ impl Default for Worker {
             timeout_seconds: 300,
             pending_timeout_seconds: 120,
             check_timeout_seconds: 10,
+            retries: 2,
             dns_test_domains: vec!["kubernetes.default.svc.cluster.local".to_owned()],
             connectivity_matrix: true,
+            services: vec!["kube-system/kube-dns".to_owned()],
+            skip_checks: Vec::new(),
+            checks: Vec::new(),
             placement: Placement::Direct,
             priority_class_name: String::new(),
             tolerations: Vec::new(),
             resources: Resources::default(),
             init_containers: Vec::new(),
             volumes: Vec::new(),
+            volume_mounts: Vec::new(),
+            command: Vec::new(),
         }
     }
 }
@@ -95,6 +119,21 @@ impl Worker {
     #[must_use]
     pub fn check_timeout(&self) -> SignedDuration {
         SignedDuration::from_secs(self.check_timeout_seconds.into())
+    }
+
+    /// The part that the worker itself needs.
+    #[must_use]
+    pub fn check_plan(&self) -> CheckPlan {
+        CheckPlan {
+            timeout_seconds: self.timeout_seconds,
+            check_timeout_seconds: self.check_timeout_seconds,
+            retries: self.retries,
+            dns_test_domains: self.dns_test_domains.clone(),
+            connectivity_matrix: self.connectivity_matrix,
+            services: self.services.clone(),
+            skip_checks: self.skip_checks.clone(),
+            checks: self.checks.clone(),
+        }
     }
 }
 
@@ -119,6 +158,20 @@ fn volumes(_: &mut schemars::SchemaGenerator) -> Schema {
             "type": "object",
             "properties": { "name": { "type": "string", "pattern": format::DNS_LABEL.pattern } },
             "required": ["name"],
+        },
+    })
+}
+
+fn volume_mounts(_: &mut schemars::SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "pattern": format::DNS_LABEL.pattern },
+                "mountPath": { "type": "string", "pattern": format::ABSOLUTE_PATH.pattern },
+            },
+            "required": ["name", "mountPath"],
         },
     })
 }

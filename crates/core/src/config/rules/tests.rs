@@ -70,6 +70,75 @@ fn raw_objects_have_what_kubernetes_needs() {
 }
 
 #[test]
+fn mounts_name_volumes() {
+    let mount = |name: &str| {
+        format!("worker: {{volumes: [{{name: a}}], volumeMounts: [{{name: {name}, mountPath: /x}}]}}")
+    };
+    assert!(Config::parse(&mount("a")).is_ok());
+    assert_eq!(
+        said(&mount("b")),
+        [r#"worker.volumeMounts[0].name: there is no volume "b" in worker.volumes"#]
+    );
+    assert_eq!(
+        said("worker: {volumes: [{name: a}], volumeMounts: [{name: a}, {name: a, mountPath: x}]}"),
+        [
+            r#"worker.volumeMounts[0]: the key "mountPath" is missing"#,
+            r#"worker.volumeMounts[1].mountPath: "x" is not valid; expected a path that starts with /"#,
+        ]
+    );
+}
+
+#[test]
+fn checks_have_names_of_their_own() {
+    assert_eq!(
+        said("worker: {checks: [{name: dns, mtu: {}}, {name: a, mtu: {}}, {name: a, file: {path: /a}}]}"),
+        [
+            r#"worker.checks[0].name: "dns" is the name of a built-in check; expected another"#,
+            r#"worker.checks[2].name: "a" is already the name of worker.checks[1]; expected another"#,
+        ]
+    );
+    assert_eq!(said("worker: {checks: [{mtu: {}}]}"), [r#"worker.checks[0]: the key "name" is missing"#]);
+}
+
+#[test]
+fn a_check_is_of_one_kind() {
+    let none = "worker.checks[0]: 0 kinds are given; expected exactly one of tcp, http, file, mtu";
+    assert_eq!(said("worker: {checks: [{name: a}]}"), [none]);
+    // An empty value is none.
+    assert!(
+        said("worker: {checks: [{name: a, mtu: }]}")[0]
+            .ends_with("expected exactly one of tcp, http, file, mtu")
+    );
+    assert_eq!(
+        said("worker: {checks: [{name: a, mtu: {}, file: {path: /a}}]}"),
+        ["worker.checks[0]: 2 kinds are given; expected exactly one of tcp, http, file, mtu"]
+    );
+    assert_eq!(
+        said("worker: {checks: [{name: a, ping: {}}]}"),
+        [none, "worker.checks[0].ping: unknown key; expected one of name, tcp, http, file, mtu"]
+    );
+}
+
+#[test]
+fn what_is_checked_has_its_form() {
+    assert_eq!(
+        said(
+            "worker: {services: [kube-dns], skipChecks: [dsn], checks: [{name: a, tcp: {address: a}}, \
+             {name: b, http: {url: a, status: 99}}, {name: c, http: {}}, {name: d, mtu: {url: 5}}]}"
+        ),
+        [
+            r#"worker.services[0]: "kube-dns" is not valid; expected a namespace and a name, such as kube-system/kube-dns"#,
+            r#"worker.skipChecks[0]: "dsn" is not a built in check; expected one of dns, kubernetes, network, services; did you mean dns?"#,
+            r#"worker.checks[0].tcp.address: "a" is not valid; expected a host and a port, such as example.com:443 or [2001:db8::1]:443"#,
+            r#"worker.checks[1].http.url: "a" is not valid; expected an address that starts with http:// or https://, without a user and with special characters escaped"#,
+            "worker.checks[1].http.status: 99 is out of range; expected 100 to 599",
+            r#"worker.checks[2].http: the key "url" is missing"#,
+            "worker.checks[3].mtu.url: expected text, found the number 5: put it in quotes",
+        ]
+    );
+}
+
+#[test]
 fn a_request_fits_under_its_limit() {
     assert!(Config::parse("worker: {resources: {requests: {cpu: '1'}, limits: {cpu: 1000m}}}").is_ok());
     assert_eq!(
