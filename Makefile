@@ -61,8 +61,9 @@ mutants: setup $(MUTANTS) ## break the rules in every small way and see that a t
 	$(MUTANTS) mutants -p knr-core --iterate --test-package knr-core,knr-sim -C=--lib -C=--test='*'
 
 .PHONY: generate
-generate: setup ## write docs/config.md and docs/config.schema.json anew, from the code
+generate: setup ## write docs/config.md, docs/config.schema.json and docs/metrics.md anew, from the code
 	$(CARGO) run --quiet -p knr-core --example generate
+	$(CARGO) run --quiet -p knr-web --example document
 
 .PHONY: test-lab
 test-lab: setup ## run the tests on real clusters; needs root

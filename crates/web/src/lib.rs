@@ -1,1 +1,17 @@
-//! Every HTTP endpoint.
+//! Every HTTP endpoint: what we count, whether we live, and the server that tells both.
+//!
+//! ```text
+//!   driver --> Metrics --\
+//!                         router --> serve --> /metrics  /healthz  /livez  /readyz
+//!   driver --> Health  --/
+//! ```
+
+mod health;
+mod metrics;
+mod router;
+mod server;
+
+pub use health::{Health, Vital};
+pub use metrics::{ConfigReload, Leader, Metrics, WorkerCounts};
+pub use router::router;
+pub use server::serve;

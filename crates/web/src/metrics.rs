@@ -1,0 +1,182 @@
+//! What we count. Every name and label is in `docs/metrics.md`, which is made from here.
+
+mod families;
+mod nodes;
+
+use std::fmt;
+use std::time::Duration;
+
+use knr_core::explain::Phase;
+use prometheus_client::encoding::text;
+
+use crate::health::{Health, Kind};
+use families::{Families, health_registry};
+use nodes::Nodes;
+
+/// Everything that is counted. Share it in an `Arc`.
+#[derive(Debug)]
+pub struct Metrics {
+    nodes: Nodes,
+    families: Families,
+}
+
+/// How many workers there are, by the state of their pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Not running yet.
+    pub pending: usize,
+    /// Running the checks.
+    pub running: usize,
+    /// Ended well, and not yet removed.
+    pub succeeded: usize,
+    /// Ended otherwise, and not yet removed.
+    pub failed: usize,
+}
+
+/// Whether this replica is the one that acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leader {
+    /// It is.
+    Yes,
+    /// It is not.
+    No,
+}
+
+/// What came of a changed configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigReload {
+    /// It is in force.
+    Ok,
+    /// It is wrong, and the last good one stays in force.
+    Rejected,
+}
+
+impl Metrics {
+    /// The words for what can be written. There are series for them before the first write.
+    pub const ACTIONS: [&str; 9] = [
+        "start_worker",
+        "remove_worker",
+        "open_gate",
+        "close_gate",
+        "record",
+        "set_condition",
+        "tell",
+        "reserve_deletion",
+        "delete_node",
+    ];
+
+    /// The words for what can come of a write.
+    pub const OUTCOMES: [&str; 5] = ["done", "conflict", "refused", "unavailable", "unknown"];
+
+    /// Nothing counted yet; with or without series for each node.
+    #[must_use]
+    pub fn new(per_node: bool) -> Self {
+        let nodes = Nodes::new(per_node);
+        Self { families: Families::new(nodes.clone()), nodes }
+    }
+
+    /// Shows or hides the series of each node. What is shown again goes on where it was.
+    pub fn set_per_node(&self, per_node: bool) {
+        self.nodes.set_per_node(per_node);
+    }
+
+    /// Where a node stands now; none if it is gone, and then every series with its name is gone too.
+    pub fn node(&self, name: &str, phase: Option<Phase>) {
+        self.nodes.stands(name, phase);
+    }
+
+    /// A node was verified, so long after it was first seen.
+    pub fn verified(&self, name: &str, since_seen: Duration) {
+        self.families.verified("success");
+        self.families.time_to_verified.observe(since_seen.as_secs_f64());
+        self.nodes.verified(name, since_seen);
+    }
+
+    /// The checks failed on a node.
+    pub fn failed(&self, name: &str) {
+        self.families.verified("failed");
+        self.nodes.failed(name);
+    }
+
+    /// A worker ended in a way that says nothing about its node.
+    pub fn inconclusive(&self) {
+        self.families.verified("inconclusive");
+    }
+
+    /// The workers that there are now.
+    pub fn workers(&self, counts: WorkerCounts) {
+        let WorkerCounts { pending, running, succeeded, failed } = counts;
+        for (status, count) in
+            [("pending", pending), ("running", running), ("succeeded", succeeded), ("failed", failed)]
+        {
+            self.families.worker_pods.get_or_create(&[("status", status)]).set(signed(count));
+        }
+    }
+
+    /// A write was answered. The words are among [`Metrics::ACTIONS`] and [`Metrics::OUTCOMES`].
+    pub fn write(&self, action: &'static str, outcome: &'static str, took: Duration) {
+        self.families.writes.get_or_create(&[("action", action), ("outcome", outcome)]).inc();
+        self.families.write_duration.get_or_create(&[("action", action)]).observe(took.as_secs_f64());
+    }
+
+    /// The orders that wait for their turn now, and those that were sent and not answered.
+    pub fn queue(&self, waiting: usize, in_flight: usize) {
+        for (state, count) in [("waiting", waiting), ("in-flight", in_flight)] {
+            self.families.queue.get_or_create(&[("state", state)]).set(signed(count));
+        }
+    }
+
+    /// It was decided about so many nodes in one go.
+    pub fn decided(&self, nodes: usize, took: Duration) {
+        self.families.decisions.inc_by(u64::try_from(nodes).unwrap_or(u64::MAX));
+        self.families.decision_duration.observe(took.as_secs_f64());
+    }
+
+    /// Something went wrong in the loop, and will be tried again.
+    pub fn reconcile_error(&self) {
+        self.families.reconcile_errors.inc();
+    }
+
+    /// Whether this replica leads now.
+    pub fn leading(&self, leader: Leader) {
+        self.families.leader.set(match leader {
+            Leader::Yes => 1,
+            Leader::No => 0,
+        });
+    }
+
+    /// The configuration file was changed.
+    pub fn config_reload(&self, reload: ConfigReload) {
+        let outcome = match reload {
+            ConfigReload::Ok => "ok",
+            ConfigReload::Rejected => "rejected",
+        };
+        self.families.config_reloads.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// The watch of a resource broke off and was begun anew.
+    pub fn watch_restarted(&self, resource: &'static str) {
+        self.families.watch_restarts.get_or_create(&[("resource", resource)]).inc();
+    }
+
+    /// All of it as text in the format of `OpenMetrics`, with what the health says at this moment.
+    pub fn text(&self, health: &Health) -> Result<String, fmt::Error> {
+        let readings = health.readings();
+        for watch in readings.iter().filter(|reading| reading.kind == Kind::Watch) {
+            // A watch that never broke is to be seen as such.
+            drop(self.families.watch_restarts.get_or_create(&[("resource", watch.name)]));
+        }
+        let mut text = String::new();
+        text::encode_registry(&mut text, &self.families.registry)?;
+        text::encode_registry(&mut text, &health_registry(&readings))?;
+        text::encode_eof(&mut text)?;
+        Ok(text)
+    }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
