@@ -54,6 +54,8 @@ pub enum Action {
     Record {
         /// The node.
         node: NodeRef,
+        /// What came of it.
+        what: Recorded,
         /// The change.
         patch: NodePatch,
         /// What to tell once it is done.
@@ -93,6 +95,17 @@ pub enum Action {
     },
 }
 
+/// What came of a worker, where that opens and closes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// The checks failed.
+    Failure,
+    /// There was no verdict.
+    NoVerdict,
+    /// The checks were run for a comparison with another node.
+    Comparison,
+}
+
 /// Why a node is closed. There is no other reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
@@ -108,11 +121,46 @@ pub enum Closing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct News {
     /// One word.
-    pub reason: &'static str,
+    pub headline: Headline,
     /// A sentence.
     pub message: String,
     /// Something to look at.
     pub warning: bool,
+}
+
+/// The word under which people are told something: the reason of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Headline {
+    /// The checks passed.
+    Verified,
+    /// The checks failed.
+    VerificationFailed,
+    /// There was no verdict in too many runs.
+    NoVerdict,
+    /// A verified node was closed.
+    Closed,
+    /// Somebody put the taint back on a verified node, and it was taken off.
+    TaintRemovedAgain,
+    /// A node that never had a gate was closed.
+    Backfilled,
+    /// A startup gate opened.
+    StartupCompleted,
+}
+
+impl Headline {
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Verified => "Verified",
+            Self::VerificationFailed => "VerificationFailed",
+            Self::NoVerdict => "NoVerdict",
+            Self::Closed => "Closed",
+            Self::TaintRemovedAgain => "TaintRemovedAgain",
+            Self::Backfilled => "Backfilled",
+            Self::StartupCompleted => "StartupCompleted",
+        }
+    }
 }
 
 impl Action {

@@ -25,7 +25,9 @@ use crate::view::Stamp;
 use crate::world::{Fact, NodeEntry, World};
 use desk::{Desk, Underway};
 
-/// An order whose answer has not come this long after its request has timed out is looked into.
+/// An order may wait this long for its turn. Whoever carries orders out answers later ones without trying.
+pub const LONGEST_QUEUE: SignedDuration = SignedDuration::from_secs(30);
+/// An order whose answer has not come this long after it must have is looked into.
 const ANSWER_OVERDUE: SignedDuration = SignedDuration::from_secs(5);
 /// A question that was not answered is asked again after this long.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
@@ -159,11 +161,13 @@ impl Engine {
         self.consider_all();
     }
 
-    /// Gives no more orders. What is under way is looked into before anything else, should we lead again.
+    /// Gives no more orders. What is under way is looked into before anything else, should we lead again, and where every
+    /// node stands is told anew then.
     pub fn stand_by(&mut self) {
         self.leading = false;
         for desk in self.desks.values_mut() {
             desk.lose_track();
+            desk.told = None;
         }
         self.starting = 0;
         self.queue.clear();
@@ -236,7 +240,7 @@ impl Engine {
             // Whoever begins to lead looks at every node.
             self.changed.clear();
         }
-        if !self.may_act() {
+        if !self.leading || !self.knows_enough() {
             return plan;
         }
         self.sweep(now, &mut plan);
@@ -267,7 +271,9 @@ impl Engine {
         self.now
     }
 
-    fn may_act(&self) -> bool {
+    /// Whether all is known that decisions rest on. Until then none is made.
+    #[must_use]
+    pub fn knows_enough(&self) -> bool {
         let mut needed = vec![Topic::Nodes, Topic::Workers, Topic::Pools];
         if !self.config.gates.is_empty() {
             needed.push(Topic::InitPods);
@@ -275,7 +281,7 @@ impl Engine {
         if self.config.node_management.delete_failed_nodes {
             needed.push(Topic::Ledger);
         }
-        self.leading && needed.iter().all(|topic| self.known.contains(topic))
+        needed.iter().all(|topic| self.known.contains(topic))
     }
 
     fn consider_all(&mut self) {

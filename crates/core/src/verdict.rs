@@ -5,6 +5,8 @@ use crate::view::Ending;
 
 /// The exit code by which our own worker says that it could not run: a bad configuration, not a bad node.
 const COULD_NOT_RUN: i32 = 2;
+/// Longer last words of a worker are cut.
+const MAX_WORDS_CHARS: usize = 200;
 
 /// What came of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,14 +42,15 @@ pub fn judge(ending: &Ending) -> Verdict {
     match ending {
         Ending::Killed(why) => Verdict::Inconclusive(format!("the worker was ended from outside: {why}")),
         Ending::DeadlineExceeded => Verdict::Fail(Fault::new("Timeout", "the worker ran into its deadline")),
-        Ending::Exited { code, message } => judge_exit(*code, Report::parse(message)),
+        Ending::Exited { code, message } => judge_exit(*code, Report::parse(message), message),
     }
 }
 
 /// Any image may be a worker, so a report is welcome but not needed. If there is one, it may not contradict the
 /// exit code.
-fn judge_exit(code: i32, report: Option<Report>) -> Verdict {
+fn judge_exit(code: i32, report: Option<Report>, message: &str) -> Verdict {
     let failed = report.as_ref().and_then(failed_checks);
+    let words = report.is_none().then(|| last_words(message)).flatten();
     match (code, failed, report.and_then(|report| report.error)) {
         (0, None, None) => Verdict::Pass,
         (_, Some(fault), _) => Verdict::Fail(fault),
@@ -55,10 +58,19 @@ fn judge_exit(code: i32, report: Option<Report>) -> Verdict {
             Verdict::Inconclusive(format!("the worker could not run: {error}"))
         }
         (code, None, error) => {
-            let said = error.map_or(String::new(), |error| format!(": {error}"));
+            let said = error.or(words).map_or(String::new(), |said| format!(": {said}"));
             Verdict::Fail(Fault::new("WorkerFailed", format!("the worker ended with exit code {code}{said}")))
         }
     }
+}
+
+/// The last line of what a foreign image left behind: where programs say what ended them.
+fn last_words(message: &str) -> Option<String> {
+    let line = message.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(match line.char_indices().nth(MAX_WORDS_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    })
 }
 
 fn failed_checks(report: &Report) -> Option<Fault> {
@@ -142,6 +154,12 @@ mod tests {
             exit(7, "{\"error\":\"x\"}"),
             fail("WorkerFailed", "the worker ended with exit code 7: x")
         );
+        assert_eq!(
+            exit(3, "starting\n  no GPU \n\n"),
+            fail("WorkerFailed", "the worker ended with exit code 3: no GPU")
+        );
+        let Verdict::Fail(long) = exit(3, &"ü".repeat(4000)) else { panic!() };
+        assert!(long.reason.chars().count() < 250 && long.reason.ends_with('…'));
         assert_eq!(judge(&Ending::DeadlineExceeded), fail("Timeout", "the worker ran into its deadline"));
     }
 }

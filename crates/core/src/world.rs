@@ -162,6 +162,21 @@ pub struct SeenInitPod {
     pub outlived: BTreeMap<String, String>,
 }
 
+/// How many workers there are. One that is being deleted counts in its stage, but takes up no place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Not running yet.
+    pub pending: usize,
+    /// Running.
+    pub running: usize,
+    /// Ended with exit code 0.
+    pub succeeded: usize,
+    /// Ended otherwise.
+    pub failed: usize,
+    live: usize,
+    references: usize,
+}
+
 /// What we know of the cluster.
 #[derive(Debug, Default)]
 pub struct World {
@@ -169,8 +184,7 @@ pub struct World {
     pools: BTreeMap<String, PoolView>,
     ledger: LedgerView,
     latest: Latest,
-    live_workers: usize,
-    references: usize,
+    workers: Tally,
     touched: BTreeSet<NodeName>,
     facts: u64,
 }
@@ -224,13 +238,19 @@ impl World {
     /// How many workers have not ended.
     #[must_use]
     pub fn live_workers(&self) -> usize {
-        self.live_workers
+        self.workers.live
     }
 
     /// How many workers there are for comparisons, ended or not.
     #[must_use]
     pub fn references(&self) -> usize {
-        self.references
+        self.workers.references
+    }
+
+    /// How many workers there are in each stage.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.workers
     }
 
     /// How many facts were told so far. What came by the same one came at the same time.

@@ -1,1 +1,27 @@
 //! The only crate that knows Kubernetes objects.
+//!
+//! ```text
+//!   API server --> watch --> observe --> facts        (what is)
+//!   API server <-- act <---- objects <-- actions      (what to do)
+//! ```
+//!
+//! | to find | look in |
+//! |---|---|
+//! | every request that is ever sent, and by whom | [`calls`] |
+//! | permissions, made from that list | [`rbac`], [`access`] |
+//! | how nodes, pods and pools become facts | [`watch`], `observe`, `read` |
+//! | how actions become requests | [`act`], [`objects`] |
+//! | who leads | [`lease`] |
+
+pub mod access;
+pub mod act;
+pub mod api;
+pub mod calls;
+pub mod connect;
+pub mod lease;
+pub mod objects;
+mod observe;
+pub mod rbac;
+mod read;
+mod scope;
+pub mod watch;

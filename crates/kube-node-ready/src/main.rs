@@ -1,3 +1,38 @@
-//! kube-node-ready.
+//! kube-node-ready: keeps new Kubernetes nodes closed until they have proven that they can do their work.
+//!
+//! One program, one image; what it does and with which rights depends on the subcommand, see [`cmd`].
 
-fn main() {}
+mod cmd;
+mod controller;
+mod exit;
+mod shutdown;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cmd::Cli::parse();
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        anstream::eprintln!("error: another TLS provider is installed already");
+        return exit::FAILED.into();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            anstream::eprintln!("error: no threads can be started: {error}");
+            return exit::FAILED.into();
+        }
+    };
+    let code = match runtime.block_on(cmd::run(cli)) {
+        Ok(code) => code,
+        Err(error) => {
+            anstream::eprintln!("error: {error:#}");
+            exit::of(&error).into()
+        }
+    };
+    // What still runs in the background must not keep the process.
+    runtime.shutdown_background();
+    code
+}

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::subject::Subject;
 use super::{Decision, Want, scope};
-use crate::action::Action;
+use crate::action::{Action, Recorded};
 use crate::config::DeletionLimits;
 use crate::explain::later;
 use crate::ids::NodeName;
@@ -205,5 +205,5 @@ pub(super) fn record_reference(subject: &Subject<'_>, worker: &SeenWorker, verdi
         ..before
     };
     let patch = PatchBuilder::new(subject.view).state(&state).build();
-    Action::Record { node: subject.view.id.clone(), patch, news: None }
+    Action::Record { node: subject.view.id.clone(), what: Recorded::Comparison, patch, news: None }
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::subject::Subject;
 use super::{scope, verification};
-use crate::action::{Action, Closing, News};
+use crate::action::{Action, Closing, Headline, News};
 use crate::config::StartupGate;
 use crate::names;
 use crate::patch::PatchBuilder;
@@ -122,7 +122,7 @@ fn open(subject: &Subject<'_>, gate: &StartupGate) -> Action {
         .annotate(&gate.completed_annotation, completed)
         .build();
     let message = format!("gate {} opens: all its init pods are ready", gate.name);
-    let news = News { reason: "StartupCompleted", message, warning: false };
+    let news = News { headline: Headline::StartupCompleted, message, warning: false };
     Action::OpenGate { node: subject.view.id.clone(), gate: gate.name.clone(), patch, news }
 }
 
@@ -143,7 +143,7 @@ fn backfill(subject: &Subject<'_>, gate: &StartupGate) -> Option<Action> {
                 .put_on([&gate.taint])
                 .unchanged(&gate.completed_annotation)
                 .build(),
-            news: News { reason: "Backfilled", message, warning: false },
+            news: News { headline: Headline::Backfilled, message, warning: false },
         }
     })
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, scope, startup, tidy, verification};
-use crate::action::{Action, Closing, News};
+use crate::action::{Action, Closing, Headline, News, Recorded};
 use crate::explain::{Door, Phase, later, seconds};
 use crate::names;
 use crate::patch::PatchBuilder;
@@ -227,7 +227,7 @@ impl<'a> Trial<'a> {
             .state(&state)
             .build();
         let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
-        let news = News { reason: "Verified", message: told.to_string(), warning: false };
+        let news = News { headline: Headline::Verified, message: told.to_string(), warning: false };
         self.waiting("the checks passed; the gate opens").acts(Action::OpenGate { node, gate, patch, news })
     }
 
@@ -260,11 +260,11 @@ impl<'a> Trial<'a> {
         if closes {
             told.door = Door::Closed;
         }
-        let news = News { reason: "VerificationFailed", message: told.to_string(), warning: true };
+        let news = News { headline: Headline::VerificationFailed, message: told.to_string(), warning: true };
         let action = if closes {
             verification::close(subject, &state, Closing::FailedAgain, news)
         } else {
-            self.record(&state, Some(news))
+            self.record(&state, Recorded::Failure, Some(news))
         };
         Decision::new(told).acts(action)
     }
@@ -288,17 +288,18 @@ impl<'a> Trial<'a> {
         }
         .because("NoVerdict", why);
         let told = subject.account(&state);
-        let news = is_last.then(|| News { reason: "NoVerdict", message: told.to_string(), warning: true });
-        Decision::new(told).acts(self.record(&state, news))
+        let news =
+            is_last.then(|| News { headline: Headline::NoVerdict, message: told.to_string(), warning: true });
+        Decision::new(told).acts(self.record(&state, Recorded::NoVerdict, news))
     }
 
-    fn record(self, state: &NodeState, news: Option<News>) -> Action {
+    fn record(self, state: &NodeState, what: Recorded, news: Option<News>) -> Action {
         let patch = PatchBuilder::new(self.subject.view).state(state);
         let patch = match state.phase {
             StatePhase::Failed => patch.unlabel(&self.subject.cx.config.node_management.verified_label),
             StatePhase::Verified | StatePhase::Unverified => patch,
         };
         let patch = patch.build();
-        Action::Record { node: self.subject.view.id.clone(), patch, news }
+        Action::Record { node: self.subject.view.id.clone(), what, patch, news }
     }
 }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::subject::Subject;
 use super::trial::{Progress, Trial, progress};
 use super::{Decision, Want, deletion, scope, startup};
-use crate::action::{Action, Closing, News};
+use crate::action::{Action, Closing, Headline, News};
 use crate::config::OnReboot;
 use crate::explain::Phase;
 use crate::names;
@@ -110,7 +110,7 @@ fn ungated(subject: &Subject<'_>) -> Decision {
                 gate: names::VERIFICATION_GATE.to_owned(),
                 because: Closing::Backfill,
                 patch,
-                news: News { reason: "Backfilled", message, warning: false },
+                news: News { headline: Headline::Backfilled, message, warning: false },
             })
         }
     }
@@ -163,7 +163,7 @@ fn open_again(subject: &Subject<'_>) -> Decision {
         gate: names::VERIFICATION_GATE.to_owned(),
         patch,
         news: News {
-            reason: "TaintRemovedAgain",
+            headline: Headline::TaintRemovedAgain,
             message: "open: the node is verified and somebody had put the taint back".to_owned(),
             warning: false,
         },
@@ -175,7 +175,12 @@ fn close_rebooted(subject: &Subject<'_>) -> Decision {
     // The next number, although no worker was heard: whatever is under way is about the time before.
     let state = subject.next_state().because("Rebooted", why);
     let message = format!("closed: {why}");
-    let action = close(subject, &state, Closing::Rebooted, News { reason: "Closed", message, warning: true });
+    let action = close(
+        subject,
+        &state,
+        Closing::Rebooted,
+        News { headline: Headline::Closed, message, warning: true },
+    );
     Decision::new(subject.explain(Phase::Unverified, why)).acts(action)
 }
 

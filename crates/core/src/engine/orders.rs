@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::desk::Underway;
-use super::{ANSWER_OVERDUE, Engine, LENDERS_TRIED, Order, Plan};
+use super::{ANSWER_OVERDUE, Engine, LENDERS_TRIED, LONGEST_QUEUE, Order, Plan};
 use crate::action::Action;
 use crate::ids::NodeName;
 use crate::view::{Purpose, Stamp};
@@ -61,7 +61,7 @@ impl Engine {
         let starts_worker = matches!(action, Action::StartWorker { .. });
         self.starting += usize::from(starts_worker);
         let limit = i64::from(self.config.kubernetes.request_timeout_seconds);
-        let expires = now + SignedDuration::from_secs(limit) + ANSWER_OVERDUE;
+        let expires = now + LONGEST_QUEUE + SignedDuration::from_secs(limit) + ANSWER_OVERDUE;
         self.set_timer(&name, Some(expires));
         let desk = self.desks.entry(name).or_default();
         desk.underway = Some(Underway::Ordered { ticket, expires, starts_worker });

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{Latest, SeenWorker, Source, World, is_news};
+use super::{Latest, SeenWorker, Source, Tally, World, is_news};
 use crate::ids::{NodeName, Version, WorkerRef};
-use crate::view::{Purpose, Stage, WorkerView};
+use crate::view::{Ending, Purpose, Stage, WorkerView};
 
 impl World {
     pub(super) fn worker(&mut self, view: WorkerView, source: Source, now: Timestamp) {
@@ -38,10 +38,10 @@ impl World {
         if let Some(known) = known.filter(|known| known.view.id != view.id) {
             entry.vanished = Some(known.view.stamp.clone());
         }
-        self.live_workers += usize::from(is_live(&view));
-        self.live_workers -= usize::from(known.is_some_and(|known| is_live(&known.view)));
-        self.references += usize::from(is_reference(&view));
-        self.references -= usize::from(known.is_some_and(|known| is_reference(&known.view)));
+        if let Some(known) = known {
+            self.workers.forget(&known.view);
+        }
+        self.workers.count(&view);
         entry.workers.insert(view.id.name.clone(), SeenWorker { view, since, first_seen });
         self.touched.insert(name);
     }
@@ -80,11 +80,33 @@ impl World {
         if let Some(entry) = self.entries.get_mut(node)
             && let Some(gone) = entry.workers.remove(worker)
         {
-            self.live_workers -= usize::from(is_live(&gone.view));
-            self.references -= usize::from(is_reference(&gone.view));
+            self.workers.forget(&gone.view);
             entry.vanished = Some(gone.view.stamp);
         }
         self.drop_if_empty(node);
+    }
+}
+
+impl Tally {
+    fn count(&mut self, worker: &WorkerView) {
+        *self.stage(&worker.stage) += 1;
+        self.live += usize::from(is_live(worker));
+        self.references += usize::from(is_reference(worker));
+    }
+
+    fn forget(&mut self, worker: &WorkerView) {
+        *self.stage(&worker.stage) -= 1;
+        self.live -= usize::from(is_live(worker));
+        self.references -= usize::from(is_reference(worker));
+    }
+
+    fn stage(&mut self, stage: &Stage) -> &mut usize {
+        match stage {
+            Stage::Pending(_) => &mut self.pending,
+            Stage::Running => &mut self.running,
+            Stage::Ended(Ending::Exited { code: 0, .. }) => &mut self.succeeded,
+            Stage::Ended(_) => &mut self.failed,
+        }
     }
 }
 

@@ -1,0 +1,235 @@
+//! The one door through which anything is written. One action is one request, and what came of it is told in the words
+//! of the rules.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use knr_core::action::Action;
+use knr_core::config::Config;
+use knr_core::engine::Outcome;
+use knr_core::ids::{NodeName, NodeRef, Version};
+use knr_core::names;
+use knr_core::patch::NodePatch;
+use knr_core::view::{ClaimRef, LedgerEntry, NodeView};
+use knr_core::world::{Fact, Source};
+use kube::core::Status;
+use serde_json::Value;
+
+use crate::api::{Api, Body, Failed, Target};
+use crate::calls::Call;
+use crate::objects;
+use crate::observe::{SlimNode, SlimWorker};
+
+/// Who writes is kept with the objects.
+const BY_US: &str = "fieldManager=kube-node-ready";
+
+/// Carries out what was decided.
+#[derive(Clone)]
+pub struct Actor {
+    api: Api,
+    instance: String,
+}
+
+/// Why an action came to nothing, before it is told in the words of the rules.
+enum Trouble {
+    Failed(Failed),
+    /// Things are not as they were when it was decided.
+    Changed,
+}
+
+impl From<Failed> for Trouble {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+type Facts = Result<Vec<Fact>, Trouble>;
+
+impl Actor {
+    /// An actor; `instance` is how it calls itself in events.
+    #[must_use]
+    pub fn new(api: Api, instance: String) -> Self {
+        Self { api, instance }
+    }
+
+    /// Carries out an action, and gives up waiting for its answer after `limit`.
+    pub async fn carry_out(
+        &self,
+        action: &Action,
+        config: &Config,
+        now: Timestamp,
+        limit: Duration,
+    ) -> Outcome {
+        let done = match action {
+            Action::StartWorker { stamp } => {
+                let pod = objects::worker(stamp, config);
+                self.api
+                    .send(Call::CreateWorker, Target::query(BY_US), Body::Json(&pod), limit)
+                    .await
+                    .map(worker)
+            }
+            Action::RemoveWorker { worker, .. } => {
+                let options = objects::deletion(&worker.uid, None);
+                let target = Target::named(&worker.name);
+                self.api.send(Call::DeleteWorker, target, Body::Json(&options), limit).await.map(removed)
+            }
+            Action::OpenGate { node, patch, .. }
+            | Action::CloseGate { node, patch, .. }
+            | Action::Record { node, patch, .. } => self.patch(&node.name, patch, limit).await,
+            Action::SetCondition { node, condition } => {
+                let patch = objects::condition(node, condition, now);
+                let target = Target { name: Some(node.name.as_str()), query: BY_US, ..Target::default() };
+                self.api
+                    .send(Call::PatchNodeStatus, target, Body::StrategicMerge(&patch), limit)
+                    .await
+                    .map(changed)
+            }
+            Action::Tell { node, news } => {
+                let event = objects::event(node, news, &self.instance, now);
+                let sent = self.api.send::<_, Value>(
+                    Call::CreateEvent,
+                    Target::query(BY_US),
+                    Body::Json(&event),
+                    limit,
+                );
+                sent.await.map(|_| Vec::new())
+            }
+            Action::ReserveDeletion { version, entries, .. } => {
+                return settle(self.reserve(*version, entries, limit).await);
+            }
+            Action::DeleteNode { node, version, claim } => {
+                return settle(self.delete(node, *version, claim.as_ref(), limit).await);
+            }
+        };
+        settle(done.map_err(Trouble::from))
+    }
+
+    async fn patch(&self, node: &NodeName, patch: &NodePatch, limit: Duration) -> Result<Vec<Fact>, Failed> {
+        let target = Target { name: Some(node.as_str()), query: BY_US, ..Target::default() };
+        self.api.send(Call::PatchNode, target, Body::JsonPatch(patch), limit).await.map(changed)
+    }
+
+    /// The ledger is made anew if somebody deleted it; what was in it is known.
+    async fn reserve(&self, version: Version, entries: &[LedgerEntry], limit: Duration) -> Facts {
+        let namespace = &self.api.namespaces().own;
+        let target = Target { name: Some(names::LEDGER), query: BY_US, ..Target::default() };
+        let kept = if version == Version::default() {
+            None
+        } else {
+            let object = objects::ledger(namespace, version, entries);
+            match self.api.send::<_, Value>(Call::UpdateLedger, target, Body::Json(&object), limit).await {
+                Err(failed) if failed.code() == Some(404) => None,
+                kept => Some(kept?),
+            }
+        };
+        let kept = match kept {
+            Some(kept) => kept,
+            None => {
+                let object = objects::ledger(namespace, Version::default(), entries);
+                self.api.send(Call::CreateLedger, Target::query(BY_US), Body::Json(&object), limit).await?
+            }
+        };
+        let ledger = objects::read_ledger(&kept).map_err(Failed::Unreadable)?;
+        Ok(vec![Fact::Ledger(ledger)])
+    }
+
+    /// A claim knows nothing of the node's version, so the node is read once more just before.
+    async fn delete(
+        &self,
+        node: &NodeRef,
+        version: Version,
+        claim: Option<&ClaimRef>,
+        limit: Duration,
+    ) -> Facts {
+        let Some(claim) = claim else {
+            let options = objects::deletion(&node.uid, Some(version));
+            let target = Target::named(node.name.as_str());
+            let gone: SlimNode = self.api.send(Call::DeleteNode, target, Body::Json(&options), limit).await?;
+            return Ok(left(gone));
+        };
+        let (now, _) = self.api.node(&node.name, limit).await?;
+        if now.is_none_or(|now| now.id != *node || now.version != version) {
+            return Err(Trouble::Changed);
+        }
+        let options = objects::deletion(&claim.uid, None);
+        let target = Target::named(&claim.name);
+        self.api.send::<_, Value>(Call::DeleteClaim, target, Body::Json(&options), limit).await?;
+        Ok(Vec::new())
+    }
+}
+
+fn changed(node: SlimNode) -> Vec<Fact> {
+    vec![Fact::Node(NodeView::from(node), Source::Answer)]
+}
+
+/// A deleted node is answered by what is left of it, or by a mere status.
+fn left(node: SlimNode) -> Vec<Fact> {
+    if node.metadata.uid.is_empty() { Vec::new() } else { changed(node) }
+}
+
+fn worker(pod: SlimWorker) -> Vec<Fact> {
+    pod.view().map(|view| Fact::Worker(view, Source::Answer)).into_iter().collect()
+}
+
+/// A pod without a node to end it is gone at once and answered as it last was; nothing is known of it any more then.
+fn removed(pod: SlimWorker) -> Vec<Fact> {
+    if pod.metadata.deletion_timestamp.is_some() { worker(pod) } else { Vec::new() }
+}
+
+fn settle(done: Facts) -> Outcome {
+    match done {
+        Ok(facts) => Outcome::Done(facts),
+        Err(Trouble::Changed) => Outcome::Conflict,
+        Err(Trouble::Failed(Failed::NoConnection(_))) => Outcome::Unavailable,
+        Err(Trouble::Failed(Failed::NoAnswer(_) | Failed::Unreadable(_))) => Outcome::Unknown,
+        Err(Trouble::Failed(Failed::Status(status))) => by_status(&status),
+    }
+}
+
+fn by_status(status: &Status) -> Outcome {
+    match status.code {
+        404 | 409 => Outcome::Conflict,
+        422 if is_contradiction(status) => Outcome::Conflict,
+        429 | 503 => Outcome::Unavailable,
+        400..=499 => Outcome::Refused(status.message.clone()),
+        _ => Outcome::Unknown,
+    }
+}
+
+/// A test in a patch failed, which is told without a cause, or the UID is another one. Any other 422 names the field that
+/// is not allowed.
+fn is_contradiction(status: &Status) -> bool {
+    let causes = status.details.as_ref().map_or(&[][..], |details| details.causes.as_slice());
+    causes.is_empty() || causes.iter().any(|cause| cause.field == "metadata.uid")
+}
+
+/// A short name for metrics.
+#[must_use]
+pub const fn action_name(action: &Action) -> &'static str {
+    match action {
+        Action::StartWorker { .. } => "start_worker",
+        Action::RemoveWorker { .. } => "remove_worker",
+        Action::OpenGate { .. } => "open_gate",
+        Action::CloseGate { .. } => "close_gate",
+        Action::Record { .. } => "record",
+        Action::SetCondition { .. } => "set_condition",
+        Action::Tell { .. } => "tell",
+        Action::ReserveDeletion { .. } => "reserve_deletion",
+        Action::DeleteNode { .. } => "delete_node",
+    }
+}
+
+/// A short name for metrics.
+#[must_use]
+pub const fn outcome_name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done(_) => "done",
+        Outcome::Conflict => "conflict",
+        Outcome::Refused(_) => "refused",
+        Outcome::Unavailable => "unavailable",
+        Outcome::Unknown => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests;

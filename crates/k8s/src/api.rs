@@ -1,0 +1,271 @@
+//! One request to the API server: where it goes, how long it may take, what came of it.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use knr_core::config::Config;
+use kube::core::{Status, WatchEvent};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::calls::{Call, Place, Verb};
+
+/// Events about objects without a namespace are kept in this one.
+pub(crate) const NODE_EVENTS: &str = "default";
+
+/// The namespaces in which our own objects are.
+#[derive(Debug, Clone)]
+pub struct Namespaces {
+    /// That of the controller.
+    pub own: String,
+    /// That of the workers.
+    pub workers: String,
+    /// That of the lease.
+    pub lease: String,
+}
+
+impl Namespaces {
+    /// The namespaces for a controller in its own one.
+    #[must_use]
+    pub fn of(config: &Config, own: &str) -> Self {
+        let lease = match config.leader_election.lease_namespace.as_str() {
+            "" => own,
+            lease => lease,
+        };
+        Self { own: own.to_owned(), workers: config.worker.namespace.clone(), lease: lease.to_owned() }
+    }
+}
+
+/// The API server.
+#[derive(Clone)]
+pub struct Api {
+    client: kube::Client,
+    namespaces: Namespaces,
+}
+
+/// What a request acts on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Target<'a> {
+    /// One object.
+    pub(crate) name: Option<&'a str>,
+    /// A namespace other than the one that the call implies.
+    pub(crate) namespace: Option<&'a str>,
+    /// The query, encoded.
+    pub(crate) query: &'a str,
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn named(name: &'a str) -> Self {
+        Self { name: Some(name), ..Self::default() }
+    }
+
+    pub(crate) fn query(query: &'a str) -> Self {
+        Self { query, ..Self::default() }
+    }
+}
+
+/// What a request carries.
+#[derive(Debug)]
+pub(crate) enum Body<'a, T: Serialize = ()> {
+    Nothing,
+    Json(&'a T),
+    JsonPatch(&'a T),
+    StrategicMerge(&'a T),
+}
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The API server said no.
+    #[error("{}", told(.0))]
+    Status(Box<Status>),
+    /// It was never reached.
+    #[error("no connection to the API server: {0}")]
+    NoConnection(String),
+    /// Nobody knows what became of it.
+    #[error("no answer from the API server: {0}")]
+    NoAnswer(String),
+    /// It answered something that we do not understand.
+    #[error("the API server's answer cannot be read: {0}")]
+    Unreadable(String),
+}
+
+fn told(status: &Status) -> String {
+    let said = if status.message.is_empty() { &status.reason } else { &status.message };
+    format!("{} ({})", said, status.code)
+}
+
+impl Failed {
+    /// The HTTP status, if there was one.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(status.code),
+            Self::NoConnection(_) | Self::NoAnswer(_) | Self::Unreadable(_) => None,
+        }
+    }
+}
+
+impl From<kube::Error> for Failed {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Status(status),
+            kube::Error::SerdeError(error) => Self::Unreadable(error.to_string()),
+            kube::Error::FromUtf8(error) => Self::Unreadable(error.to_string()),
+            error if is_connect(&error) => Self::NoConnection(story(&error)),
+            error => Self::NoAnswer(story(&error)),
+        }
+    }
+}
+
+/// Whether the connection itself failed, so that nothing can have been done.
+fn is_connect(error: &kube::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect()) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// An error with its causes, each told once.
+fn story(error: &dyn std::error::Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !told.contains(&text) {
+            told = format!("{told}: {text}");
+        }
+        cause = error.source();
+    }
+    told
+}
+
+impl Api {
+    /// An API server, and where our objects are.
+    #[must_use]
+    pub fn new(client: kube::Client, namespaces: Namespaces) -> Self {
+        Self { client, namespaces }
+    }
+
+    /// The client itself.
+    #[must_use]
+    pub fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    /// The namespaces.
+    #[must_use]
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    /// Sends a request and reads the answer.
+    pub(crate) async fn send<B: Serialize, T: DeserializeOwned>(
+        &self,
+        call: Call,
+        target: Target<'_>,
+        body: Body<'_, B>,
+        limit: Duration,
+    ) -> Result<T, Failed> {
+        let request = self.request(call, target, body)?;
+        match tokio::time::timeout(limit, self.client.request(request)).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Failed::NoAnswer(format!("none within {} s", limit.as_secs_f64()))),
+        }
+    }
+
+    /// Reads something.
+    pub(crate) async fn read<T: DeserializeOwned>(
+        &self,
+        call: Call,
+        target: Target<'_>,
+        limit: Duration,
+    ) -> Result<T, Failed> {
+        self.send(call, target, Body::<()>::Nothing, limit).await
+    }
+
+    /// Opens a watch.
+    pub(crate) async fn watch<T>(
+        &self,
+        call: Call,
+        target: Target<'_>,
+        limit: Duration,
+    ) -> Result<BoxStream<'static, Result<WatchEvent<T>, Failed>>, Failed>
+    where
+        T: DeserializeOwned + Clone + Send + 'static,
+    {
+        let request = self.request(call, target, Body::<()>::Nothing)?;
+        match tokio::time::timeout(limit, self.client.request_events(request)).await {
+            Ok(stream) => Ok(Box::pin(stream?.map(|event| event.map_err(Failed::from)))),
+            Err(_) => Err(Failed::NoAnswer(format!("none within {} s", limit.as_secs_f64()))),
+        }
+    }
+
+    fn request<B: Serialize>(
+        &self,
+        call: Call,
+        target: Target<'_>,
+        body: Body<'_, B>,
+    ) -> Result<http::Request<Vec<u8>>, Failed> {
+        let (kind, body) = encode(body).map_err(|error| Failed::Unreadable(error.to_string()))?;
+        let mut request = http::Request::builder()
+            .method(call.rule().verb.method())
+            .uri(self.path(call, target))
+            .header(ACCEPT, "application/json");
+        if let Some(kind) = kind {
+            request = request.header(CONTENT_TYPE, kind);
+        }
+        request.body(body).map_err(|error| Failed::Unreadable(error.to_string()))
+    }
+
+    fn path(&self, call: Call, target: Target<'_>) -> String {
+        let rule = call.rule();
+        let mut path = match rule.group {
+            "" => format!("/api/{}", rule.version),
+            group => format!("/apis/{group}/{}", rule.version),
+        };
+        let implied = match rule.place {
+            Place::Cluster | Place::Gates => None,
+            Place::Workers => Some(self.namespaces.workers.as_str()),
+            Place::Own => Some(self.namespaces.own.as_str()),
+            Place::Lease => Some(self.namespaces.lease.as_str()),
+            Place::NodeEvents => Some(NODE_EVENTS),
+        };
+        let parts = [
+            target.namespace.or(implied).map(|namespace| format!("/namespaces/{namespace}")),
+            Some(format!("/{}", rule.plural())),
+            target.name.map(|name| format!("/{name}")),
+            rule.part().map(|part| format!("/{part}")),
+        ];
+        path.extend(parts.into_iter().flatten());
+        let query = match (rule.verb, target.query) {
+            (Verb::Watch, "") => "watch=1".to_owned(),
+            (Verb::Watch, query) => format!("watch=1&{query}"),
+            (_, query) => query.to_owned(),
+        };
+        if query.is_empty() { path } else { format!("{path}?{query}") }
+    }
+}
+
+fn encode<B: Serialize>(body: Body<'_, B>) -> serde_json::Result<(Option<&'static str>, Vec<u8>)> {
+    Ok(match body {
+        Body::Nothing => (None, Vec::new()),
+        Body::Json(value) => (Some("application/json"), serde_json::to_vec(value)?),
+        Body::JsonPatch(value) => (Some("application/json-patch+json"), serde_json::to_vec(value)?),
+        Body::StrategicMerge(value) => {
+            (Some("application/strategic-merge-patch+json"), serde_json::to_vec(value)?)
+        }
+    })
+}
+
+/// A text as part of a query.
+pub(crate) fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}

@@ -1,0 +1,276 @@
+//! The task behind an election: it stands by, leads, and stands by again.
+
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::pin;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use knr_core::config::LeaderElection;
+use tokio::sync::watch::Sender;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Leadership;
+use super::calls::LeaseCalls;
+use super::error::{Cause, LeaseError, Verb};
+use super::record::{Candidate, News, View, released};
+use super::watch::{Heard, LeaseWatch};
+
+/// A record that turns out to have changed is read and, if it is still ours to take, tried once more.
+const CLAIM_TRIES: u32 = 2;
+/// Giving the lease back takes no longer than this.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
+/// Time between two tries to give it back.
+const RELEASE_PAUSE: Duration = Duration::from_millis(250);
+/// A standby's tries are spread over so many thousandths of the retry period beyond it.
+const JITTER: u64 = 200;
+
+/// One who stands for election.
+pub(super) struct Elector {
+    calls: LeaseCalls,
+    me: Candidate,
+    view: View,
+    /// Whether we do not know what our last write did.
+    in_doubt: bool,
+    waits: u64,
+    leadership: Sender<Leadership>,
+    trouble: Sender<Option<LeaseError>>,
+}
+
+impl Elector {
+    pub(super) fn new(
+        calls: LeaseCalls,
+        identity: String,
+        settings: LeaderElection,
+        leadership: Sender<Leadership>,
+        trouble: Sender<Option<LeaseError>>,
+    ) -> Self {
+        let me = Candidate { identity, settings };
+        Self { calls, me, view: View::Unknown, in_doubt: false, waits: 0, leadership, trouble }
+    }
+
+    /// Stands by and leads in turn, for ever. After `stop` it does not become the leader any more.
+    pub(super) async fn elect(&mut self, stop: impl Future<Output = ()>) -> Infallible {
+        let mut stop = pin!(stop);
+        loop {
+            let sent = tokio::select! {
+                biased;
+                () = &mut stop => return pending().await,
+                sent = self.stand_by() => sent,
+            };
+            self.lead(sent).await;
+            self.resign();
+        }
+    }
+
+    /// Says that we do not lead.
+    pub(super) fn resign(&self) {
+        let holder = self.view.holder().map(ToOwned::to_owned);
+        let standby = Leadership::Standby { holder };
+        self.leadership.send_if_modified(|last| {
+            let news = *last != standby;
+            *last = standby;
+            news
+        });
+    }
+
+    /// Waits for the lease to become free and takes it. Says when the write that took it was sent.
+    async fn stand_by(&mut self) -> Instant {
+        let mut watch = LeaseWatch::new(self.calls.clone(), self.me.settings.retry_period());
+        let mut poll_at = Instant::now();
+        let mut claim_from = poll_at;
+        loop {
+            self.resign();
+            let claim_at = self.view.free_from(&self.me).map(|free| free.max(claim_from));
+            let wake = claim_at.map_or(poll_at, |claim_at| claim_at.min(poll_at));
+            let heard = tokio::select! {
+                biased;
+                heard = watch.next(), if !matches!(self.view, View::Unknown) => Some(heard),
+                () = sleep_until(wake) => None,
+            };
+            let now = Instant::now();
+            if let Some(heard) = heard {
+                if self.hear(heard) == News::Yes {
+                    // Somebody did something, so our last failure says nothing about the next try.
+                    (poll_at, claim_from) = (now + self.pause(), now);
+                }
+            } else if claim_at.is_some_and(|claim_at| claim_at <= now) {
+                (poll_at, claim_from) = (now + self.pause(), now + self.pause());
+                let limit = now + self.me.settings.renew_deadline();
+                if let Some(sent) = self.claim(limit).await {
+                    return sent;
+                }
+            } else {
+                let read = self.read(now + self.me.settings.renew_deadline()).await;
+                poll_at = now + self.pause();
+                if read == Some(News::Yes) {
+                    // The watch should have told us.
+                    watch.reopen();
+                    claim_from = now;
+                }
+            }
+        }
+    }
+
+    /// Renews the lease until it is lost.
+    async fn lead(&mut self, mut sent: Instant) {
+        let settings = self.me.settings.clone();
+        let mut next = sent + settings.retry_period();
+        loop {
+            let until = sent + settings.renew_deadline();
+            if until <= Instant::now() {
+                return;
+            }
+            self.leadership.send_replace(Leadership::Leading { until });
+            loop {
+                sleep_until(next.min(until)).await;
+                let now = Instant::now();
+                if until <= now {
+                    return;
+                }
+                next = now + settings.retry_period();
+                if let Some(renewed) = self.claim(until).await {
+                    sent = renewed;
+                    break;
+                }
+                if self.view.holder().is_some_and(|holder| holder != self.me.identity) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes or renews the lease if the record lets us. Says when the write that did it was sent: our right counts from
+    /// then, for others may have seen the write as early as that.
+    async fn claim(&mut self, limit: Instant) -> Option<Instant> {
+        for _ in 0..CLAIM_TRIES {
+            let sent = Instant::now();
+            if self.view.free_from(&self.me).is_none_or(|free| sent < free) {
+                return None;
+            }
+            match self.write_claim(limit).await {
+                Ok(lease) => {
+                    self.view.see(Some(lease), &self.me, Instant::now());
+                    return Some(sent);
+                }
+                Err(Cause::Outdated) => self.read(limit).await?,
+                Err(_) => return None,
+            };
+        }
+        None
+    }
+
+    async fn write_claim(&mut self, limit: Instant) -> Result<Lease, Cause> {
+        let known = self.view.lease();
+        let spec = self.me.claim(known, Timestamp::now());
+        self.in_doubt = true;
+        let written = match known {
+            Some(known) => self.calls.replace(known, spec, limit).await,
+            None => self.calls.create(spec, limit).await,
+        };
+        self.settle(written)
+    }
+
+    /// Takes note of the outcome of a write.
+    fn settle(&mut self, written: Result<Lease, LeaseError>) -> Result<Lease, Cause> {
+        match written {
+            Ok(lease) => {
+                self.in_doubt = false;
+                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+                Ok(lease)
+            }
+            Err(error) => {
+                let cause = error.cause.clone();
+                self.in_doubt = cause.leaves_doubt();
+                if cause != Cause::Outdated {
+                    self.complain(error);
+                }
+                Err(cause)
+            }
+        }
+    }
+
+    /// Reads the lease. Nothing, if that failed.
+    async fn read(&mut self, limit: Instant) -> Option<News> {
+        match self.calls.get(limit).await {
+            Ok(found) => {
+                self.in_doubt = false;
+                self.forget_trouble_with(Verb::Get);
+                Some(self.view.see(found, &self.me, Instant::now()))
+            }
+            Err(error) => {
+                self.complain(error);
+                None
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) -> News {
+        let found = match heard {
+            Heard::Lease(lease) => Some(*lease),
+            Heard::Gone => None,
+            Heard::Broken(error) => {
+                self.complain(error);
+                return News::No;
+            }
+        };
+        self.forget_trouble_with(Verb::Watch);
+        self.view.see(found, &self.me, Instant::now())
+    }
+
+    /// Gives the lease back if it is ours.
+    pub(super) async fn release(&mut self) -> Result<(), LeaseError> {
+        let limit = Instant::now() + RELEASE_LIMIT;
+        loop {
+            let outcome = self.try_release(limit).await;
+            let Err(error) = outcome else { return Ok(()) };
+            let hopeless = error.cause != Cause::Outdated && !error.cause.leaves_doubt();
+            if hopeless || Instant::now() + RELEASE_PAUSE >= limit {
+                return Err(error);
+            }
+            sleep(RELEASE_PAUSE).await;
+        }
+    }
+
+    async fn try_release(&mut self, limit: Instant) -> Result<(), LeaseError> {
+        // Half of what is left for each request: one that hangs leaves time for another.
+        let now = Instant::now();
+        let limit = now + limit.saturating_duration_since(now) / 2;
+        if self.in_doubt {
+            let found = self.calls.get(limit).await?;
+            self.view.see(found, &self.me, Instant::now());
+            self.in_doubt = false;
+        }
+        let Some(lease) = self.view.lease().filter(|_| self.view.holder() == Some(&self.me.identity)) else {
+            return Ok(());
+        };
+        self.in_doubt = true;
+        let spec = released(lease, Timestamp::now());
+        self.calls.replace(lease, spec, limit).await.map(drop)
+    }
+
+    fn complain(&self, error: LeaseError) {
+        self.trouble.send_if_modified(|trouble| {
+            let news = trouble.as_ref() != Some(&error);
+            *trouble = Some(error);
+            news
+        });
+    }
+
+    /// What works is no trouble any more. What is not permitted to another verb still is.
+    fn forget_trouble_with(&self, verb: Verb) {
+        let over = |error: &mut LeaseError| error.verb == verb || error.cause.leaves_doubt();
+        self.trouble.send_if_modified(|trouble| trouble.take_if(over).is_some());
+    }
+
+    /// The retry period and a little more, never the same: those who wait should not all come at once.
+    fn pause(&mut self) -> Duration {
+        self.waits += 1;
+        let mut hasher = DefaultHasher::new();
+        (&self.me.identity, self.waits).hash(&mut hasher);
+        let extra = u32::try_from(hasher.finish() % JITTER).unwrap_or(0);
+        self.me.settings.retry_period() * (1000 + extra) / 1000
+    }
+}

@@ -1,0 +1,113 @@
+//! What can be wrong with a lease, as values that a caller can log and compare.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What we do with a lease, as roles name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Read it.
+    Get,
+    /// Make it.
+    Create,
+    /// Take, renew or release it.
+    Update,
+    /// Be told of its changes.
+    Watch,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "get",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Watch => "watch",
+        })
+    }
+}
+
+/// A call about the lease that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {verb} lease {name} in namespace {namespace}: {cause}")]
+pub struct LeaseError {
+    /// What we wanted.
+    pub verb: Verb,
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// Why it failed.
+    #[source]
+    pub cause: Cause,
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// Our role lacks the verb on `leases` in `coordination.k8s.io`.
+    #[error("not permitted: {0}")]
+    Forbidden(String),
+    /// There is no such namespace.
+    #[error("there is no such namespace")]
+    NoNamespace,
+    /// The record is not any more what we wanted to replace.
+    #[error("somebody else has changed it")]
+    Outdated,
+    /// No answer came. The request may have been carried out or may still be.
+    #[error("no answer within {0:?}")]
+    NoAnswer(Duration),
+    /// The API server refused it for another reason.
+    #[error("refused with {code}: {message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// What it says.
+        message: String,
+    },
+    /// The API server could not be reached, or said something that cannot be understood.
+    #[error("{0}")]
+    Broken(String),
+    /// The election had ended before.
+    #[error("the election has ended")]
+    Ended,
+}
+
+impl Cause {
+    pub(super) fn of(verb: Verb, error: &kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::Broken(chain(error));
+        };
+        let message = status.message.clone();
+        match (status.code, verb) {
+            (401 | 403, _) => Self::Forbidden(message),
+            (404, Verb::Create) => Self::NoNamespace,
+            (409, _) | (404, Verb::Update) => Self::Outdated,
+            (code, _) => Self::Refused { code, message },
+        }
+    }
+
+    /// Whether the request may have been carried out although it failed, or may still be.
+    pub(super) fn leaves_doubt(&self) -> bool {
+        match self {
+            Self::NoAnswer(_) | Self::Broken(_) => true,
+            Self::Refused { code, .. } => *code >= 500,
+            Self::Forbidden(_) | Self::NoNamespace | Self::Outdated | Self::Ended => false,
+        }
+    }
+}
+
+/// The error with what lies under it: the outermost message alone often says little.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(inner) = next {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        next = inner.source();
+    }
+    text
+}

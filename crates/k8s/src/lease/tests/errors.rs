@@ -1,0 +1,76 @@
+//! What the caller is told when the lease cannot be had.
+
+use tokio::time::sleep;
+
+use super::api::FakeApi;
+use super::link::{Link, Weather};
+use super::rig::{Replica, leads_within};
+use super::{SECOND, leader_and_standby, usual};
+use crate::lease::{Cause, Verb};
+
+fn trouble(replica: &Replica) -> String {
+    replica.trouble.borrow().as_ref().map_or_else(String::new, ToString::to_string)
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_verb_that_is_not_permitted_is_named() {
+    for verb in [Verb::Get, Verb::Create, Verb::Update] {
+        let api = FakeApi::default();
+        let link = Link::new("one", 1);
+        if verb == Verb::Update {
+            api.put(&serde_json::json!({"holderIdentity": ""}));
+        }
+        link.forbid(&[verb]);
+        let replica = Replica::start(&api, link, &usual());
+        sleep(10 * SECOND).await;
+        let expected = format!("cannot {verb} lease knr in namespace default: not permitted: ");
+        assert!(trouble(&replica).starts_with(&expected), "{}", trouble(&replica));
+        replica.link.forbid(&[]);
+        leads_within(&replica, 3 * SECOND).await;
+        assert_eq!(trouble(&replica), "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_not_permitted_is_named_and_done_without() {
+    let (api, leader, _standby) = leader_and_standby().await;
+    let link = Link::new("three", 3);
+    link.forbid(&[Verb::Watch]);
+    let replica = Replica::start(&api, link, &usual());
+    sleep(10 * SECOND).await;
+    let error = replica.trouble.borrow().clone().unwrap();
+    assert_eq!(error.verb, Verb::Watch);
+    assert!(matches!(error.cause, Cause::Forbidden(_)));
+    assert!(leader.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_namespace_is_named() {
+    let api = FakeApi::default();
+    api.set_namespace(false);
+    let replica = Replica::start(&api, Link::new("one", 1), &usual());
+    sleep(10 * SECOND).await;
+    assert_eq!(trouble(&replica), "cannot create lease knr in namespace default: there is no such namespace");
+    api.set_namespace(true);
+    leads_within(&replica, 3 * SECOND).await;
+    assert_eq!(trouble(&replica), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_passes_when_the_api_server_is_back() {
+    let (_api, leader, standby) = leader_and_standby().await;
+    for replica in [&leader, &standby] {
+        replica.link.set_weather(Weather::Silent);
+    }
+    standby.link.set_cut(true);
+    sleep(8 * SECOND).await;
+    for replica in [&leader, &standby] {
+        assert!(trouble(replica).contains("no answer within"), "{}", trouble(replica));
+        replica.link.set_weather(Weather::Fair);
+    }
+    standby.link.set_cut(false);
+    sleep(8 * SECOND).await;
+    for replica in [&leader, &standby] {
+        assert_eq!(trouble(replica), "");
+    }
+}

@@ -1,0 +1,191 @@
+//! Every object and patch body that we send. Nothing else builds one.
+
+mod worker;
+
+use jiff::Timestamp;
+use knr_core::action::News;
+use knr_core::ids::{NodeRef, Uid, Version};
+use knr_core::names;
+use knr_core::view::{Condition, ConditionStatus, LedgerEntry, LedgerView};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use worker::worker;
+
+/// The API server takes no longer notes and no longer names of instances.
+const MAX_NOTE_BYTES: usize = 1024;
+const MAX_INSTANCE_BYTES: usize = 128;
+const LEDGER_KEY: &str = "deletions";
+
+/// An event about a node.
+#[must_use]
+pub fn event(node: &NodeRef, news: &News, instance: &str, now: Timestamp) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": { "generateName": "node-ready-", "namespace": "default" },
+        "eventTime": micro_time(now),
+        "reportingController": names::MANAGER,
+        "reportingInstance": cut(instance, MAX_INSTANCE_BYTES),
+        "action": news.headline.as_str(),
+        "reason": news.headline.as_str(),
+        "regarding": { "apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid },
+        "note": cut(&news.message, MAX_NOTE_BYTES),
+        "type": if news.warning { "Warning" } else { "Normal" },
+    })
+}
+
+/// A patch of a node's status that sets our condition and touches no other.
+#[must_use]
+pub fn condition(node: &NodeRef, condition: &Condition, now: Timestamp) -> Value {
+    let status = match condition.status {
+        ConditionStatus::True => "True",
+        ConditionStatus::False => "False",
+        ConditionStatus::Unknown => "Unknown",
+    };
+    let at = seconds(now);
+    json!({
+        "metadata": { "uid": node.uid },
+        "status": { "conditions": [{
+            "type": names::CONDITION,
+            "status": status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastHeartbeatTime": at,
+            "lastTransitionTime": at,
+        }] },
+    })
+}
+
+/// What has to be true of an object for it to be deleted.
+#[must_use]
+pub fn deletion(uid: &Uid, version: Option<Version>) -> Value {
+    let mut preconditions = json!({ "uid": uid });
+    if let Some(version) = version {
+        preconditions["resourceVersion"] = json!(version.0.to_string());
+    }
+    json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions })
+}
+
+/// The ledger of deletions; its version is none for one that does not exist yet.
+#[must_use]
+pub fn ledger(namespace: &str, version: Version, entries: &[LedgerEntry]) -> Value {
+    let lines: Vec<Line> = entries.iter().map(Line::from).collect();
+    let mut metadata = json!({ "name": names::LEDGER, "namespace": namespace });
+    if version != Version::default() {
+        metadata["resourceVersion"] = json!(version.0.to_string());
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": { LEDGER_KEY: json!(lines).to_string() },
+    })
+}
+
+/// One deletion as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    node: String,
+    uid: String,
+    at: Timestamp,
+}
+
+impl From<&LedgerEntry> for Line {
+    fn from(entry: &LedgerEntry) -> Self {
+        Self { node: entry.node.name.to_string(), uid: entry.node.uid.to_string(), at: entry.at }
+    }
+}
+
+impl From<Line> for LedgerEntry {
+    fn from(line: Line) -> Self {
+        Self { node: NodeRef { name: line.node.into(), uid: line.uid.into() }, at: line.at }
+    }
+}
+
+/// A ledger as it was read; the error says what is wrong with it. It is never taken for empty: then nodes would be
+/// deleted beyond the budget.
+pub(crate) fn read_ledger(object: &Value) -> Result<LedgerView, String> {
+    let text = object.pointer(&format!("/data/{LEDGER_KEY}")).and_then(Value::as_str).unwrap_or("[]");
+    let lines: Vec<Line> = serde_json::from_str(text).map_err(|error| {
+        format!(
+            "ConfigMap {} holds no ledger ({error}): mend its key {LEDGER_KEY}, or delete it",
+            names::LEDGER
+        )
+    })?;
+    let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
+    Ok(LedgerView {
+        version: crate::observe::version(version),
+        entries: lines.into_iter().map(LedgerEntry::from).collect(),
+    })
+}
+
+fn micro_time(at: Timestamp) -> String {
+    format!("{at:.6}")
+}
+
+fn seconds(at: Timestamp) -> String {
+    format!("{at:.0}")
+}
+
+fn cut(text: &str, bytes: usize) -> &str {
+    if text.len() <= bytes {
+        return text;
+    }
+    let end = (0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use knr_core::action::Headline;
+
+    use super::*;
+
+    fn node() -> NodeRef {
+        NodeRef { name: "n1".into(), uid: "u1".into() }
+    }
+
+    #[test]
+    fn an_event_fits_into_what_the_api_server_takes() {
+        let news = News { headline: Headline::VerificationFailed, message: "ü".repeat(2000), warning: true };
+        let now = Timestamp::from_microsecond(1_500_000).unwrap();
+        let event = event(&node(), &news, &"x".repeat(400), now);
+        assert_eq!(event["note"].as_str().unwrap().len(), 1024);
+        assert_eq!(event["reportingInstance"].as_str().unwrap().len(), 128);
+        assert_eq!(event["eventTime"], "1970-01-01T00:00:01.500000Z");
+        assert_eq!(event["type"], "Warning");
+        let typed: k8s_openapi::api::events::v1::Event = serde_json::from_value(event).unwrap();
+        assert_eq!(typed.regarding.unwrap().uid.unwrap(), "u1");
+    }
+
+    #[test]
+    fn a_condition_names_its_own_type_alone() {
+        let fit = Condition { status: ConditionStatus::True, reason: "Verified".into(), message: "m".into() };
+        let patch = condition(&node(), &fit, Timestamp::UNIX_EPOCH);
+        assert_eq!(patch["metadata"], json!({ "uid": "u1" }));
+        assert_eq!(patch["status"]["conditions"].as_array().unwrap().len(), 1);
+        assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
+        assert_eq!(patch["status"]["conditions"][0]["type"], "NodeReadyVerified");
+    }
+
+    #[test]
+    fn the_ledger_is_read_back_as_written() {
+        let entries = vec![LedgerEntry { node: node(), at: Timestamp::UNIX_EPOCH }];
+        let mut object = ledger("ns", Version(7), &entries);
+        assert_eq!(object["metadata"]["resourceVersion"], "7");
+        assert_eq!(read_ledger(&object).unwrap(), LedgerView { version: Version(7), entries });
+        assert!(ledger("ns", Version(0), &[])["metadata"].get("resourceVersion").is_none());
+        object["data"][LEDGER_KEY] = json!("[{]");
+        assert!(read_ledger(&object).unwrap_err().contains("mend its key deletions"));
+        object["data"] = Value::Null;
+        assert!(read_ledger(&object).unwrap().entries.is_empty());
+    }
+
+    #[test]
+    fn a_deletion_is_bound_to_what_was_seen() {
+        assert_eq!(deletion(&"u".into(), None)["preconditions"], json!({ "uid": "u" }));
+        let bound = json!({ "uid": "u", "resourceVersion": "8" });
+        assert_eq!(deletion(&"u".into(), Some(Version(8)))["preconditions"], bound);
+    }
+}

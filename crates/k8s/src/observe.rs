@@ -1,0 +1,111 @@
+//! Kubernetes objects seen as the rules see them. Only the fields that matter are read; the rest of an object, its images
+//! and managed fields above all, is never kept.
+
+mod init_pod;
+mod node;
+mod pool;
+mod worker;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use knr_core::ids::Version;
+use serde::Deserialize;
+
+pub(crate) use init_pod::SlimInitPod;
+pub(crate) use node::SlimNode;
+pub(crate) use pool::SlimPool;
+pub(crate) use worker::{SlimWorker, purpose_word};
+
+/// The metadata that matters.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Meta {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    pub(crate) creation_timestamp: Option<Timestamp>,
+    pub(crate) deletion_timestamp: Option<Timestamp>,
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
+    pub(crate) owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Owner {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl Meta {
+    pub(crate) fn version(&self) -> Version {
+        version(&self.resource_version)
+    }
+
+    pub(crate) fn created(&self) -> Timestamp {
+        self.creation_timestamp.unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// Resource versions are numbers that grow. One that is none is older than all others.
+pub(crate) fn version(text: &str) -> Version {
+    Version(text.parse().unwrap_or(0))
+}
+
+/// A container as its kubelet reports it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerStatus {
+    pub(crate) name: String,
+    #[serde(rename = "containerID")]
+    pub(crate) container_id: String,
+    pub(crate) restart_count: u32,
+    pub(crate) state: Option<ContainerState>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerState {
+    pub(crate) waiting: Option<Told>,
+    pub(crate) running: Option<serde::de::IgnoredAny>,
+    pub(crate) terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Told {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Terminated {
+    pub(crate) exit_code: i32,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// A condition of a node or a pod.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SlimCondition {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+#[cfg(test)]
+pub(crate) fn sample<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).unwrap()
+}

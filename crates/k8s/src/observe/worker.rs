@@ -1,0 +1,183 @@
+//! Worker pods: what was stamped on them, and how far they are.
+
+use knr_core::ids::{NodeRef, WorkerRef};
+use knr_core::names;
+use knr_core::view::{Ending, Purpose, Stage, Stamp, WorkerView};
+use serde::Deserialize;
+
+use super::{ContainerStatus, Meta, SlimCondition, Terminated, Told};
+
+/// What a kubelet or a user says is cut to this many characters: it ends up in messages for people.
+const MAX_TOLD_CHARS: usize = 200;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SlimWorker {
+    pub(crate) metadata: Meta,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    node_name: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: String,
+    reason: String,
+    message: String,
+    conditions: Option<Vec<SlimCondition>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
+    container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+impl SlimWorker {
+    /// The worker, if this pod is one of ours: what bears our labels but no stamp is somebody else's.
+    pub(crate) fn view(self) -> Option<WorkerView> {
+        let stamp = self.stamp()?;
+        let host = Some(self.spec.node_name).filter(|name| !name.is_empty());
+        Some(WorkerView {
+            id: WorkerRef { name: self.metadata.name.clone(), uid: self.metadata.uid.as_str().into() },
+            version: self.metadata.version(),
+            stamp,
+            host: host.map(Into::into),
+            stage: self.status.stage(),
+            leaving: self.metadata.deletion_timestamp.is_some(),
+        })
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let text = |key| self.metadata.annotation(key);
+        let number = |key| text(key)?.parse().ok();
+        Some(Stamp {
+            node: NodeRef {
+                name: text(names::WORKER_NODE_ANNOTATION)?.into(),
+                uid: text(names::WORKER_NODE_UID_ANNOTATION)?.into(),
+            },
+            boot: text(names::WORKER_BOOT_ANNOTATION)?.into(),
+            serial: number(names::WORKER_SERIAL_ANNOTATION)?,
+            attempt: number(names::WORKER_ATTEMPT_ANNOTATION)?,
+            purpose: purpose(text(names::WORKER_PURPOSE_ANNOTATION)?)?,
+        })
+    }
+}
+
+/// The word by which a purpose is stamped on a worker.
+pub(crate) const fn purpose_word(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Verify => "verify",
+        Purpose::Reference => "reference",
+    }
+}
+
+fn purpose(word: &str) -> Option<Purpose> {
+    [Purpose::Verify, Purpose::Reference].into_iter().find(|purpose| purpose_word(*purpose) == word)
+}
+
+impl Status {
+    /// The state of the containers is known about a second before the phase of the pod follows, so it goes first.
+    fn stage(&self) -> Stage {
+        if self.phase == "Failed" && !self.reason.is_empty() {
+            return Stage::Ended(self.ended_from_outside());
+        }
+        let failed = |status: &&ContainerStatus| terminated(status).is_some_and(|it| it.exit_code != 0);
+        if let Some((failed, how)) =
+            self.init_containers().find(failed).and_then(|it| Some((it, terminated(it)?)))
+        {
+            return Stage::Ended(own_check(failed, how));
+        }
+        if let Some(terminated) = self.worker().and_then(terminated) {
+            return Stage::Ended(ending(terminated));
+        }
+        match self.phase.as_str() {
+            "Succeeded" | "Failed" => {
+                Stage::Ended(Ending::Killed("the kubelet does not say how it ended".to_owned()))
+            }
+            _ if self.is_running() => Stage::Running,
+            _ => Stage::Pending(self.waiting()),
+        }
+    }
+
+    /// The reason of a failed pod says that not its containers decided.
+    fn ended_from_outside(&self) -> Ending {
+        match self.reason.as_str() {
+            "DeadlineExceeded" => Ending::DeadlineExceeded,
+            reason => Ending::Killed(told(reason, &self.message)),
+        }
+    }
+
+    fn init_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.init_container_statuses.iter().flatten()
+    }
+
+    fn worker(&self) -> Option<&ContainerStatus> {
+        self.container_statuses.iter().flatten().find(|status| status.name == names::WORKER_CONTAINER)
+    }
+
+    /// It has begun: checks of the user, which run first, are part of the run.
+    fn is_running(&self) -> bool {
+        let has_begun = |status: &ContainerStatus| {
+            status.state.as_ref().is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+        };
+        self.init_containers().chain(self.worker()).any(has_begun)
+    }
+
+    /// Why it is not running yet: what the kubelet says of a container, or the scheduler of the pod.
+    fn waiting(&self) -> Option<String> {
+        let is_usual = |waiting: &&Told| {
+            !matches!(waiting.reason.as_str(), "" | "ContainerCreating" | "PodInitializing")
+        };
+        let container = self
+            .init_containers()
+            .chain(self.worker())
+            .filter_map(|status| status.state.as_ref()?.waiting.as_ref())
+            .find(is_usual);
+        if let Some(waiting) = container {
+            return Some(told(&waiting.reason, &waiting.message));
+        }
+        let unscheduled = self
+            .conditions
+            .iter()
+            .flatten()
+            .find(|condition| condition.kind == "PodScheduled" && condition.status == "False")?;
+        Some(told(&unscheduled.reason, &unscheduled.message))
+    }
+}
+
+fn terminated(status: &ContainerStatus) -> Option<&Terminated> {
+    status.state.as_ref()?.terminated.as_ref()
+}
+
+fn ending(terminated: &Terminated) -> Ending {
+    match terminated.reason.as_str() {
+        // The kubelet lost sight of the container: how it ended is not known.
+        "ContainerStatusUnknown" => Ending::Killed(told(&terminated.reason, &terminated.message)),
+        _ => Ending::Exited { code: terminated.exit_code, message: terminated.message.clone() },
+    }
+}
+
+/// A check of the user that failed. Only its last line is kept, behind its name.
+fn own_check(container: &ContainerStatus, how: &Terminated) -> Ending {
+    match ending(how) {
+        Ending::Exited { code, message } => {
+            let words = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it failed");
+            Ending::Exited { code, message: told(&format!("init container {}", container.name), words) }
+        }
+        other => other,
+    }
+}
+
+fn told(reason: &str, message: &str) -> String {
+    let told = if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") };
+    match told.char_indices().nth(MAX_TOLD_CHARS) {
+        Some((end, _)) => format!("{}…", &told[..end]),
+        None => told,
+    }
+}
+
+#[cfg(test)]
+mod tests;

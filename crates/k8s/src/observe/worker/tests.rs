@@ -1,0 +1,124 @@
+use serde_json::{Value, json};
+
+use super::super::sample;
+use super::*;
+
+fn pod(status: Value) -> Value {
+    json!({
+        "metadata": {
+            "name": "node-ready-worker-1", "uid": "w1", "resourceVersion": "9",
+            "annotations": {
+                "node-ready/node": "n1", "node-ready/node-uid": "u1", "node-ready/boot-id": "b1",
+                "node-ready/serial": "3", "node-ready/attempt": "2", "node-ready/purpose": "verify",
+            },
+        },
+        "spec": { "nodeName": "n1" },
+        "status": status,
+    })
+}
+
+fn stage(status: Value) -> Stage {
+    sample::<SlimWorker>(pod(status)).view().unwrap().stage
+}
+
+fn worker(state: Value) -> Value {
+    json!([{ "name": "worker", "state": state }])
+}
+
+fn exited(code: i32, message: &str) -> Stage {
+    Stage::Ended(Ending::Exited { code, message: message.to_owned() })
+}
+
+#[test]
+fn the_stamp_is_read_back() {
+    let view = sample::<SlimWorker>(pod(json!({}))).view().unwrap();
+    assert_eq!(view.stamp.node.to_string(), "n1/u1");
+    assert_eq!((view.stamp.serial, view.stamp.attempt, view.stamp.purpose), (3, 2, Purpose::Verify));
+    assert_eq!((view.host.unwrap().as_str(), view.version.0, view.leaving), ("n1", 9, false));
+    assert_eq!(view.stage, Stage::Pending(None));
+}
+
+#[test]
+fn a_pod_without_a_whole_stamp_is_none_of_ours() {
+    for missing in ["node", "node-uid", "boot-id", "serial", "attempt", "purpose"] {
+        let mut pod = pod(json!({}));
+        pod["metadata"]["annotations"].as_object_mut().unwrap().remove(&format!("node-ready/{missing}"));
+        assert!(sample::<SlimWorker>(pod).view().is_none(), "{missing}");
+    }
+    let mut pod = pod(json!({}));
+    pod["metadata"]["annotations"]["node-ready/purpose"] = json!("other");
+    assert!(sample::<SlimWorker>(pod).view().is_none());
+}
+
+#[test]
+fn a_terminated_container_counts_although_the_phase_lags_behind() {
+    let terminated = worker(json!({ "terminated": { "exitCode": 0, "message": "{}" } }));
+    assert_eq!(stage(json!({ "phase": "Running", "containerStatuses": terminated })), exited(0, "{}"));
+}
+
+#[test]
+fn only_the_worker_container_decides() {
+    let statuses = json!([
+        { "name": "sidecar", "state": { "terminated": { "exitCode": 0 } } },
+        { "name": "worker", "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } } },
+    ]);
+    assert_eq!(stage(json!({ "phase": "Running", "containerStatuses": statuses })), Stage::Running);
+}
+
+#[test]
+fn checks_of_the_user_are_part_of_the_run() {
+    let running = json!([{ "name": "mine", "state": { "running": {} } }]);
+    let waiting = worker(json!({ "waiting": { "reason": "PodInitializing" } }));
+    let status =
+        json!({ "phase": "Pending", "initContainerStatuses": running, "containerStatuses": waiting });
+    assert_eq!(stage(status), Stage::Running);
+    let failed = json!([
+        { "name": "fine", "state": { "terminated": { "exitCode": 0 } } },
+        { "name": "mine", "state": { "terminated": { "exitCode": 3, "message": "no GPU" } } },
+    ]);
+    let status = json!({ "phase": "Pending", "initContainerStatuses": failed, "containerStatuses": waiting });
+    assert_eq!(stage(status), exited(3, "init container mine: no GPU"));
+}
+
+#[test]
+fn why_a_worker_waits_is_told() {
+    let waiting = worker(json!({ "waiting": { "reason": "ErrImagePull", "message": "no such image" } }));
+    assert_eq!(
+        stage(json!({ "phase": "Pending", "containerStatuses": waiting })),
+        Stage::Pending(Some("ErrImagePull: no such image".to_owned()))
+    );
+    let usual = worker(json!({ "waiting": { "reason": "ContainerCreating" } }));
+    assert_eq!(stage(json!({ "phase": "Pending", "containerStatuses": usual })), Stage::Pending(None));
+    let unscheduled =
+        json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "x" }]);
+    assert_eq!(
+        stage(json!({ "phase": "Pending", "conditions": unscheduled })),
+        Stage::Pending(Some("Unschedulable: x".to_owned()))
+    );
+}
+
+#[test]
+fn what_others_did_says_nothing_about_the_node() {
+    let killed = worker(json!({ "terminated": { "exitCode": 137, "reason": "Error" } }));
+    let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": "low on memory", "containerStatuses": killed });
+    assert_eq!(stage(evicted), Stage::Ended(Ending::Killed("Evicted: low on memory".to_owned())));
+    let late = json!({ "phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": killed });
+    assert_eq!(stage(late), Stage::Ended(Ending::DeadlineExceeded));
+    let lost = worker(json!({ "terminated": { "exitCode": 137, "reason": "ContainerStatusUnknown" } }));
+    let status = json!({ "phase": "Failed", "containerStatuses": lost });
+    assert!(matches!(stage(status), Stage::Ended(Ending::Killed(_))));
+}
+
+#[test]
+fn an_end_of_which_nothing_is_known_is_never_a_pass() {
+    for phase in ["Succeeded", "Failed"] {
+        assert!(matches!(stage(json!({ "phase": phase })), Stage::Ended(Ending::Killed(_))), "{phase}");
+    }
+}
+
+#[test]
+fn long_words_are_cut() {
+    let waiting = worker(json!({ "waiting": { "reason": "X", "message": "ü".repeat(4000) } }));
+    let Stage::Pending(Some(told)) = stage(json!({ "containerStatuses": waiting })) else { panic!() };
+    assert_eq!(told.chars().count(), MAX_TOLD_CHARS + 1);
+}

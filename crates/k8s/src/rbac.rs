@@ -1,0 +1,222 @@
+//! Permissions as Kubernetes objects, made from the list of what is called.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use knr_core::config::Config;
+use knr_core::names;
+use serde_json::{Value, json};
+
+use crate::api::Namespaces;
+use crate::calls::{Call, Rule, When, Who};
+use crate::scope::{self, Scope};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+/// Service accounts, roles and bindings that a configuration needs, and nothing beyond that.
+#[must_use]
+pub fn manifests(config: &Config, namespaces: &Namespaces) -> Vec<Value> {
+    let mut objects = vec![
+        account(names::CONTROLLER_ACCOUNT, &namespaces.own),
+        account(&config.worker.service_account_name, &namespaces.workers),
+    ];
+    for (role, rules) in roles(config, namespaces) {
+        objects.extend(role.objects(&rules, config, namespaces));
+    }
+    objects
+}
+
+/// One role: rules of the same person and place that are asked for together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Role {
+    who: Who,
+    when: When,
+    namespace: Option<String>,
+}
+
+/// Verbs by group, resource and names.
+type Rules = BTreeMap<(&'static str, &'static str, Option<String>), BTreeSet<&'static str>>;
+
+fn roles(config: &Config, namespaces: &Namespaces) -> BTreeMap<Role, Rules> {
+    let mut roles: BTreeMap<Role, Rules> = BTreeMap::new();
+    for who in [Who::Controller, Who::Worker] {
+        for call in Call::needed(who, config) {
+            let Rule { verb, group, resource, when, .. } = call.rule();
+            let Scope { namespace, name } = scope::of(call, config, namespaces);
+            let rules = roles.entry(Role { who, when: together(when), namespace }).or_default();
+            rules.entry((group, resource, name)).or_default().insert(verb.as_str());
+        }
+    }
+    roles
+}
+
+/// What is asked for by a switch of its own gets a role of its own, so that it can be seen and withheld.
+fn together(when: When) -> When {
+    match when {
+        When::Always | When::LeaderElection => When::Always,
+        When::Deletion | When::Backfill | When::StartupGates => when,
+    }
+}
+
+impl Role {
+    fn name(&self, config: &Config) -> String {
+        let account = self.account(config);
+        match self.when {
+            When::Always | When::LeaderElection => account,
+            When::Deletion => format!("{account}-deletion"),
+            When::Backfill => format!("{account}-backfill"),
+            When::StartupGates => format!("{account}-gates"),
+        }
+    }
+
+    fn account(&self, config: &Config) -> String {
+        match self.who {
+            Who::Controller => names::CONTROLLER_ACCOUNT.to_owned(),
+            Who::Worker => config.worker.service_account_name.clone(),
+        }
+    }
+
+    fn objects(&self, rules: &Rules, config: &Config, namespaces: &Namespaces) -> [Value; 2] {
+        let name = self.name(config);
+        let kind = if self.namespace.is_some() { "Role" } else { "ClusterRole" };
+        let metadata = match &self.namespace {
+            Some(namespace) => json!({ "name": name, "namespace": namespace, "labels": labels() }),
+            None => json!({ "name": name, "labels": labels() }),
+        };
+        let home = match self.who {
+            Who::Controller => &namespaces.own,
+            Who::Worker => &namespaces.workers,
+        };
+        let subject = json!({ "kind": "ServiceAccount", "name": self.account(config), "namespace": home });
+        [
+            json!({
+                "apiVersion": VERSION, "kind": kind, "metadata": metadata,
+                "rules": rules.iter().map(rule).collect::<Vec<_>>(),
+            }),
+            json!({
+                "apiVersion": VERSION, "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name },
+                "subjects": [subject],
+            }),
+        ]
+    }
+}
+
+fn rule(
+    ((group, resource, name), verbs): (
+        &(&'static str, &'static str, Option<String>),
+        &BTreeSet<&'static str>,
+    ),
+) -> Value {
+    let mut rule = json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
+    if let Some(name) = name {
+        rule["resourceNames"] = json!([name]);
+    }
+    rule
+}
+
+fn account(name: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": { "name": name, "namespace": namespace, "labels": labels() },
+    })
+}
+
+fn labels() -> Value {
+    json!({ "app.kubernetes.io/name": "kube-node-ready" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(yaml: &str) -> Vec<Value> {
+        let namespaces = Namespaces { own: "own".into(), workers: "workers".into(), lease: "own".into() };
+        manifests(&Config::parse(yaml).unwrap(), &namespaces)
+    }
+
+    fn rights(objects: &[Value], kind: &str, name: &str, namespace: Option<&str>) -> Vec<String> {
+        let role = objects.iter().find(|object| {
+            object["kind"] == kind
+                && object["metadata"]["name"] == name
+                && object["metadata"]["namespace"].as_str() == namespace
+        });
+        let rules = role.unwrap_or_else(|| panic!("no {kind} {name}"))["rules"].as_array().unwrap();
+        let line = |rule: &Value| {
+            let verbs: Vec<_> = rule["verbs"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+            let names = rule.get("resourceNames").map_or(String::new(), |names| format!(" {names}"));
+            format!(
+                "{}/{}{names}: {}",
+                rule["apiGroups"][0].as_str().unwrap(),
+                rule["resources"][0].as_str().unwrap(),
+                verbs.join(" ")
+            )
+        };
+        rules.iter().map(line).collect()
+    }
+
+    #[test]
+    fn the_controller_may_do_what_it_does_and_no_more() {
+        let objects = of("");
+        assert_eq!(
+            rights(&objects, "ClusterRole", "kube-node-ready-controller", None),
+            ["/nodes: list patch watch", "/nodes/status: patch", "karpenter.sh/nodepools: list watch"]
+        );
+        assert_eq!(
+            rights(&objects, "Role", "kube-node-ready-controller", Some("workers")),
+            ["/pods: create delete list watch"]
+        );
+        assert_eq!(
+            rights(&objects, "Role", "kube-node-ready-controller", Some("own")),
+            [
+                "coordination.k8s.io/leases: create",
+                r#"coordination.k8s.io/leases ["kube-node-ready-controller"]: get update watch"#
+            ]
+        );
+        assert_eq!(
+            rights(&objects, "Role", "kube-node-ready-controller", Some("default")),
+            ["events.k8s.io/events: create"]
+        );
+        assert_eq!(
+            rights(&objects, "ClusterRole", "kube-node-ready-worker", None),
+            ["/services: get list", "discovery.k8s.io/endpointslices: list"]
+        );
+        assert_eq!(objects.iter().filter(|object| object["kind"] == "ServiceAccount").count(), 2);
+    }
+
+    #[test]
+    fn what_is_asked_for_by_a_switch_is_a_role_of_its_own() {
+        let objects = of("nodeManagement: {deleteFailedNodes: true, backfill: true}\ngates: [{name: a}]");
+        assert_eq!(
+            rights(&objects, "ClusterRole", "kube-node-ready-controller-deletion", None),
+            ["/nodes: delete", "karpenter.sh/nodeclaims: delete"]
+        );
+        assert_eq!(
+            rights(&objects, "Role", "kube-node-ready-controller-deletion", Some("own")),
+            ["/configmaps: create", r#"/configmaps ["kube-node-ready-deletions"]: get update"#]
+        );
+        assert_eq!(
+            rights(&objects, "ClusterRole", "kube-node-ready-controller-backfill", None),
+            ["/pods: list"]
+        );
+        assert_eq!(
+            rights(&objects, "Role", "kube-node-ready-controller-gates", Some("kube-system")),
+            ["/pods: list watch"]
+        );
+    }
+
+    #[test]
+    fn every_role_is_bound_to_its_account() {
+        let objects = of("nodeManagement: {deleteFailedNodes: true}");
+        let count = |kind: &str| objects.iter().filter(|object| object["kind"] == kind).count();
+        assert_eq!(
+            (count("Role"), count("ClusterRole")),
+            (count("RoleBinding"), count("ClusterRoleBinding"))
+        );
+        for binding in objects.iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Binding")) {
+            assert_eq!(binding["roleRef"]["name"], binding["metadata"]["name"]);
+            let namespace = binding["subjects"][0]["namespace"].as_str().unwrap();
+            assert!(["own", "workers"].contains(&namespace));
+        }
+    }
+}

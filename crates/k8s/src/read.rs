@@ -1,0 +1,113 @@
+//! What no watch tells: single nodes and workers as they are now, what runs on a node, the ledger.
+
+use std::time::Duration;
+
+use knr_core::action::worker_name;
+use knr_core::ids::{NodeName, NodeRef, Version};
+use knr_core::names;
+use knr_core::view::{LedgerView, NodeView, Occupancy, WorkerView};
+use knr_core::world::{Fact, Reread};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api::{Api, Failed, Target, encoded};
+use crate::calls::Call;
+use crate::objects;
+use crate::observe::{Meta, SlimNode, SlimWorker, version};
+
+/// A list with its version.
+#[derive(Debug, Deserialize)]
+pub(crate) struct List<T> {
+    pub(crate) metadata: ListMeta,
+    #[serde(default = "Vec::new")]
+    pub(crate) items: Vec<T>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListMeta {
+    #[serde(default)]
+    pub(crate) resource_version: String,
+    #[serde(default, rename = "continue")]
+    pub(crate) next: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimPod {
+    metadata: Meta,
+    status: PodStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatus {
+    phase: String,
+}
+
+impl Api {
+    /// A node and its worker as they are now.
+    pub async fn reread(&self, node: &NodeRef, limit: Duration) -> Result<Fact, Failed> {
+        let ((view, node_version), (worker, worker_version)) =
+            tokio::try_join!(self.node(&node.name, limit), self.worker(node, limit))?;
+        let node = node.clone();
+        Ok(Fact::Reread(Box::new(Reread { node, view, node_version, worker, worker_version })))
+    }
+
+    /// A list by name rather than a read of one: it also says as of when there is no such node.
+    pub(crate) async fn node(
+        &self,
+        name: &NodeName,
+        limit: Duration,
+    ) -> Result<(Option<NodeView>, Version), Failed> {
+        let query = by_name(name.as_str());
+        let list: List<SlimNode> = self.read(Call::ListNodes, Target::query(&query), limit).await?;
+        let version = version(&list.metadata.resource_version);
+        Ok((list.items.into_iter().next().map(NodeView::from), version))
+    }
+
+    async fn worker(&self, node: &NodeRef, limit: Duration) -> Result<(Option<WorkerView>, Version), Failed> {
+        let query = by_name(&worker_name(&node.uid));
+        let list: List<SlimWorker> = self.read(Call::ListWorkers, Target::query(&query), limit).await?;
+        let version = version(&list.metadata.resource_version);
+        Ok((list.items.into_iter().find_map(SlimWorker::view), version))
+    }
+
+    /// What runs on a node.
+    pub async fn occupancy(&self, node: &NodeRef, limit: Duration) -> Result<Fact, Failed> {
+        let selector = format!("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", node.name);
+        let query = format!("fieldSelector={}", encoded(&selector));
+        let pods: List<SlimPod> = self.read(Call::ListPodsOfNode, Target::query(&query), limit).await?;
+        let user = pods.items.into_iter().find(is_of_a_user);
+        let occupancy = match user {
+            None => Occupancy::Idle,
+            Some(pod) => Occupancy::Busy(format!("{}/{}", pod.metadata.namespace, pod.metadata.name)),
+        };
+        Ok(Fact::Occupancy(node.clone(), occupancy))
+    }
+
+    /// The ledger of deletions; one that does not exist yet is empty.
+    pub async fn ledger(&self, limit: Duration) -> Result<Fact, Failed> {
+        let read = self.read::<Value>(Call::GetLedger, Target::named(names::LEDGER), limit).await;
+        let ledger = match read {
+            Ok(object) => objects::read_ledger(&object).map_err(Failed::Unreadable)?,
+            Err(failed) if failed.code() == Some(404) => LedgerView::default(),
+            Err(failed) => return Err(failed),
+        };
+        Ok(Fact::Ledger(ledger))
+    }
+}
+
+/// Neither of a `DaemonSet`, nor a mirror of a file on the node, nor finished, nor a worker of ours.
+fn is_of_a_user(pod: &SlimPod) -> bool {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    let is_of = |kind: &str| owners.iter().any(|owner| owner.kind == kind);
+    !is_of("DaemonSet")
+        && !is_of("Node")
+        && pod.metadata.annotation("kubernetes.io/config.mirror").is_none()
+        && !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
+}
+
+fn by_name(name: &str) -> String {
+    format!("fieldSelector={}", encoded(&format!("metadata.name={name}")))
+}

@@ -1,0 +1,88 @@
+//! `kube-node-ready controller`.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use knr_core::config::Config;
+
+use crate::controller::{self, Settings};
+use crate::shutdown;
+use crate::telemetry::{self, Output};
+
+const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+const FALLBACK_NAMESPACE: &str = "kube-system";
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file; a change of it is taken up without a restart
+    #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Kubeconfig, to run outside a cluster [default: the pod's service account, or what kubectl would use]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Namespace of the controller: of its lease and its ledger [default: that of the pod, or kube-system]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// How this replica calls itself in the lease and in events [default: the name of the machine]
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    identity: Option<String>,
+}
+
+/// Runs the controller.
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let Args { config, kubeconfig, dry_run, namespace, identity } = args;
+    let (mut config, file) = super::load(config.as_deref())?;
+    let demands: fn(&mut Config) =
+        if dry_run { |config| config.reconciliation.dry_run = true } else { |_| {} };
+    demands(&mut config);
+    let format = file.is_some().then_some(config.logging.format);
+    let telemetry = telemetry::init(config.logging.level, format, Output::Stdout)?;
+    let stop = shutdown::on_signal()?;
+    let named =
+        Some(PathBuf::from(&config.kubernetes.kubeconfig)).filter(|path| !path.as_os_str().is_empty());
+    let settings = Settings {
+        kubeconfig: kubeconfig.or(named),
+        config,
+        file,
+        demands,
+        namespace: namespace.unwrap_or_else(own_namespace),
+        identity: unique(&identity.unwrap_or_else(machine)),
+        telemetry,
+    };
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        identity = settings.identity,
+        namespace = settings.namespace,
+        dry_run = settings.config.reconciliation.dry_run,
+        "starting"
+    );
+    controller::run(settings, stop).await
+}
+
+/// The namespace of the pod we are in.
+fn own_namespace() -> String {
+    let text = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).unwrap_or_default();
+    match text.trim() {
+        "" => FALLBACK_NAMESPACE.to_owned(),
+        namespace => namespace.to_owned(),
+    }
+}
+
+fn machine() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "controller".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// A pod may be started again under the same name; to the lease that is somebody else.
+fn unique(name: &str) -> String {
+    format!("{name}_{:08x}", RandomState::new().build_hasher().finish() >> 32)
+}

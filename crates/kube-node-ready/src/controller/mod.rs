@@ -1,0 +1,247 @@
+//! The controller: watches, rules and writers put together.
+//!
+//! ```text
+//!   watches --facts--> driver --orders--> writers --> API server
+//!                      ^    \--questions--> readers --> API server
+//!   lease, file, clock-/
+//! ```
+
+mod clock;
+mod driver;
+mod readers;
+mod reload;
+mod watches;
+mod witness;
+mod writers;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use knr_core::config::Config;
+use knr_core::engine::Engine;
+use knr_k8s::access;
+use knr_k8s::act::Actor;
+use knr_k8s::api::{Api, Failed, Namespaces};
+use knr_k8s::lease::{Elected, Election, Leadership};
+use knr_web::{Health, Metrics};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit;
+use crate::telemetry::Telemetry;
+use clock::Clock;
+use driver::{Driver, Inputs};
+use readers::Readers;
+use reload::Reload;
+use watches::Watches;
+use witness::Witness;
+use writers::Writers;
+
+/// Facts that may wait for the loop. Beyond that watches wait, and with them the API server.
+const FACTS: usize = 1024;
+/// The loop must turn this often.
+const LOOP_STANDS_STILL: Duration = Duration::from_secs(60);
+const FAR_FUTURE: Duration = Duration::from_hours(24 * 365 * 30);
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What a controller is started with.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// The file the configuration came from, and what it held.
+    pub(crate) file: Option<(PathBuf, String)>,
+    /// What the command line demands, whatever the file says.
+    pub(crate) demands: fn(&mut Config),
+    pub(crate) namespace: String,
+    /// How this replica calls itself. No other may ever have the same name.
+    pub(crate) identity: String,
+    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) telemetry: Telemetry,
+}
+
+/// Runs until it is told to stop.
+pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
+    let Settings { config, file, demands, namespace, identity, kubeconfig, telemetry } = settings;
+    let config = Arc::new(config);
+    let (health, metrics) = (Health::new(), Arc::new(Metrics::new(config.metrics.per_node)));
+    health.not_ready("starting");
+    let servers = serve(&config, &metrics, &health, &stop).await?;
+    let agent = format!("kube-node-ready/{} ({identity})", env!("CARGO_PKG_VERSION"));
+    let client = knr_k8s::connect::client(kubeconfig.as_deref(), &agent).await?;
+    let api = Api::new(client, Namespaces::of(&config, &namespace));
+    health.not_ready("asking for permissions");
+    if !may_begin(&api, &config, &stop).await {
+        return Ok(if stop.is_cancelled() { ExitCode::SUCCESS } else { exit::FORBIDDEN.into() });
+    }
+    health.not_ready("reading the cluster");
+    let (changes, changed) = watch::channel(Arc::clone(&config));
+    if let Some((path, text)) = file {
+        let set_level = Box::new(move |config: &Config| telemetry.set_level(config.logging.level));
+        let metrics = Arc::clone(&metrics);
+        tokio::spawn(Reload { path, text, demands, config: changes, metrics, set_level }.run());
+    }
+    let (leadership, elected) = elect(&api, &config, &identity, &stop);
+    drive(Parts { api, config, health, metrics, identity, leadership, changed }, stop.clone()).await;
+    if let Some(elected) = elected
+        && let Err(error) = elected.release().await
+    {
+        tracing::warn!(%error, "the lease was not given back; others wait until it has expired");
+    }
+    for server in servers {
+        let _ = server.await;
+    }
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves metrics and health, on one port or on two.
+async fn serve(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    health: &Health,
+    stop: &CancellationToken,
+) -> Result<Vec<JoinHandle<()>>> {
+    let metrics = config.metrics.enabled.then(|| Arc::clone(metrics));
+    let (of_metrics, of_health) = (config.metrics.port, config.health.port);
+    let routers = match metrics {
+        Some(metrics) if of_metrics != of_health => vec![
+            (of_metrics, knr_web::router(Some(metrics), health.clone())),
+            (of_health, knr_web::router(None, health.clone())),
+        ],
+        metrics => vec![(of_health, knr_web::router(metrics, health.clone()))],
+    };
+    let mut servers = Vec::new();
+    for (port, router) in routers {
+        let address = (std::net::Ipv6Addr::UNSPECIFIED, port);
+        let listener = match TcpListener::bind(address).await {
+            Ok(listener) => listener,
+            // Machines without IPv6.
+            Err(_) => {
+                TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, port)).await.with_context(|| {
+                    format!("port {port} cannot be opened; metrics.port and health.port choose another one")
+                })?
+            }
+        };
+        let stopped = stop.clone();
+        servers.push(tokio::spawn(async move {
+            knr_web::serve(listener, router, async move { stopped.cancelled().await }).await;
+        }));
+    }
+    Ok(servers)
+}
+
+/// Asks the API server whether we may do what we are going to do. Says what is missing, all at once.
+async fn may_begin(api: &Api, config: &Config, stop: &CancellationToken) -> bool {
+    loop {
+        let limit = config.kubernetes.request_timeout();
+        let asked = tokio::select! {
+            asked = access::missing(api, config, limit) => asked,
+            () = stop.cancelled() => return false,
+        };
+        match asked {
+            Ok(missing) if missing.is_empty() => return true,
+            Ok(missing) => {
+                for right in &missing {
+                    tracing::error!(permission = %right, "a permission is missing");
+                }
+                tracing::error!(
+                    missing = missing.len(),
+                    "`kube-node-ready manifests rbac` prints the roles that this configuration needs"
+                );
+                return false;
+            }
+            Err(error @ Failed::Status(_)) if matches!(error.code(), Some(401 | 403)) => {
+                tracing::error!(%error, "the API server does not accept who we are; check the service account or the kubeconfig");
+                return false;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the API server cannot be asked for permissions; trying again");
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    () = stop.cancelled() => return false,
+                }
+            }
+        }
+    }
+}
+
+/// Stands for election, or leads for ever where there is none.
+fn elect(
+    api: &Api,
+    config: &Config,
+    identity: &str,
+    stop: &CancellationToken,
+) -> (watch::Receiver<Leadership>, Option<Elected>) {
+    if !config.leader_election.enabled {
+        let until = Instant::now() + FAR_FUTURE;
+        let (for_ever, leadership) = watch::channel(Leadership::Standby { holder: None });
+        for_ever.send_replace(Leadership::Leading { until });
+        // The channel must stay open, or it would look like the end of our leadership.
+        tokio::spawn(async move { for_ever.closed().await });
+        return (leadership, None);
+    }
+    let stopped = stop.clone();
+    let elected = Election {
+        client: api.client().clone(),
+        namespace: api.namespaces().lease.clone(),
+        name: config.leader_election.lease_name.clone(),
+        identity: identity.to_owned(),
+        settings: config.leader_election.clone(),
+    }
+    .start(async move { stopped.cancelled().await });
+    let mut trouble = elected.trouble.clone();
+    tokio::spawn(async move {
+        while trouble.changed().await.is_ok() {
+            let error = trouble.borrow_and_update().clone();
+            if let Some(error) = error {
+                tracing::warn!(%error, "there is trouble with the lease");
+            }
+        }
+    });
+    (elected.leadership.clone(), Some(elected))
+}
+
+/// What the loop is made of.
+struct Parts {
+    api: Api,
+    config: Arc<Config>,
+    health: Health,
+    metrics: Arc<Metrics>,
+    identity: String,
+    leadership: watch::Receiver<Leadership>,
+    changed: watch::Receiver<Arc<Config>>,
+}
+
+async fn drive(parts: Parts, stop: CancellationToken) {
+    let Parts { api, config, health, metrics, identity, mut leadership, changed } = parts;
+    let clock = Clock::start();
+    let (facts, received) = mpsc::channel(FACTS);
+    let watches = Watches::start(api.clone(), &config, facts.clone(), health.clone(), Arc::clone(&metrics));
+    let (writers, answers) = Writers::new(Actor::new(api.clone(), identity), clock);
+    let readers = Readers::new(api, facts, &watches);
+    if config.node_management.delete_failed_nodes {
+        readers.read_ledger(config.kubernetes.request_timeout());
+    }
+    leadership.mark_changed();
+    let pulse = health.vital("loop", LOOP_STANDS_STILL);
+    let driver = Driver {
+        engine: Engine::new(Config::clone(&config)),
+        clock,
+        config,
+        writers,
+        readers,
+        watches,
+        witness: Witness::new(Arc::clone(&metrics)),
+        metrics,
+        health,
+        pulse,
+        leadership: Leadership::Standby { holder: None },
+        wake: None,
+    };
+    driver.run(Inputs { facts: received, answers, leadership, config: changed, stop }).await;
+}

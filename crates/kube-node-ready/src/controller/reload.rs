@@ -1,0 +1,157 @@
+//! The configuration file, taken up anew when it changes. A file that is wrong changes nothing, and says so.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use knr_core::config::Config;
+use knr_web::{ConfigReload, Metrics};
+use tokio::sync::watch;
+
+/// How often the file is looked at. Kubernetes swaps a mounted file by a link, of which a watch on the file sees nothing.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// A setting that cannot change while the process runs.
+struct Fixed {
+    key: &'static str,
+    differs: fn(&Config, &Config) -> bool,
+    keep: fn(&mut Config, &Config),
+}
+
+const FIXED: [Fixed; 6] = [
+    Fixed {
+        key: "worker.namespace",
+        differs: |a, b| a.worker.namespace != b.worker.namespace,
+        keep: |new, old| new.worker.namespace.clone_from(&old.worker.namespace),
+    },
+    Fixed {
+        key: "leaderElection",
+        differs: |a, b| a.leader_election != b.leader_election,
+        keep: |new, old| new.leader_election.clone_from(&old.leader_election),
+    },
+    Fixed {
+        key: "metrics.enabled",
+        differs: |a, b| a.metrics.enabled != b.metrics.enabled,
+        keep: |new, old| new.metrics.enabled = old.metrics.enabled,
+    },
+    Fixed {
+        key: "metrics.port",
+        differs: |a, b| a.metrics.port != b.metrics.port,
+        keep: |new, old| new.metrics.port = old.metrics.port,
+    },
+    Fixed {
+        key: "health.port",
+        differs: |a, b| a.health.port != b.health.port,
+        keep: |new, old| new.health.port = old.health.port,
+    },
+    Fixed {
+        key: "kubernetes.kubeconfig",
+        differs: |a, b| a.kubernetes.kubeconfig != b.kubernetes.kubeconfig,
+        keep: |new, old| new.kubernetes.kubeconfig.clone_from(&old.kubernetes.kubeconfig),
+    },
+];
+
+/// Looks after the file.
+pub(super) struct Reload {
+    pub(super) path: PathBuf,
+    /// What the file held when the process was started.
+    pub(super) text: String,
+    /// What the command line demands, whatever the file says.
+    pub(super) demands: fn(&mut Config),
+    pub(super) config: watch::Sender<Arc<Config>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) set_level: Box<dyn Fn(&Config) + Send>,
+}
+
+impl Reload {
+    /// Looks at the file again and again.
+    pub(super) async fn run(mut self) {
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            look.tick().await;
+            // A file that is missing for a moment is about to be replaced.
+            let Ok(text) = tokio::fs::read_to_string(&self.path).await else { continue };
+            if text != self.text {
+                self.take_up(&text);
+                self.text = text;
+            }
+        }
+    }
+
+    fn take_up(&self, text: &str) {
+        let mut config = match Config::parse(text) {
+            Ok(config) => config,
+            Err(problems) => {
+                self.metrics.config_reload(ConfigReload::Rejected);
+                tracing::error!(
+                    file = %self.path.display(), %problems,
+                    "the changed configuration is wrong; the last good one stays in force"
+                );
+                return;
+            }
+        };
+        (self.demands)(&mut config);
+        let old = Arc::clone(&self.config.borrow());
+        let fixed: Vec<&str> = keep_what_is_fixed(&mut config, &old);
+        if !fixed.is_empty() {
+            tracing::warn!(keys = fixed.join(", "), "these changes take effect after a restart");
+        }
+        self.metrics.config_reload(ConfigReload::Ok);
+        tracing::info!(file = %self.path.display(), "the changed configuration is in force");
+        (self.set_level)(&config);
+        self.config.send_replace(Arc::new(config));
+    }
+}
+
+/// Keeps the settings that cannot change now, and names them.
+fn keep_what_is_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
+    let changed: Vec<&Fixed> = FIXED.iter().filter(|fixed| (fixed.differs)(new, old)).collect();
+    changed.iter().for_each(|fixed| (fixed.keep)(new, old));
+    changed.iter().map(|fixed| fixed.key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(yaml: &str) -> Config {
+        Config::parse(yaml).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_change_is_named_and_kept() {
+        let old = config("");
+        let mut new = config(
+            "worker: {namespace: other}\nhealth: {port: 1}\nmetrics: {port: 2, enabled: false}\n\
+             leaderElection: {leaseName: x}\nkubernetes: {kubeconfig: /k}\nreconciliation: {maxRetries: 9}",
+        );
+        let named = keep_what_is_fixed(&mut new, &old);
+        assert_eq!(named.len(), FIXED.len(), "{named:?}");
+        assert_eq!(new, config("reconciliation: {maxRetries: 9}"));
+        assert!(keep_what_is_fixed(&mut config("reconciliation: {maxRetries: 2}"), &old).is_empty());
+    }
+
+    fn reload() -> (Reload, watch::Receiver<Arc<Config>>) {
+        let (config, changes) = watch::channel(Arc::new(Config::default()));
+        let reload = Reload {
+            path: "config.yaml".into(),
+            text: String::new(),
+            demands: |config| config.reconciliation.dry_run = true,
+            config,
+            metrics: Arc::new(Metrics::new(false)),
+            set_level: Box::new(|_| {}),
+        };
+        (reload, changes)
+    }
+
+    #[test]
+    fn a_wrong_file_changes_nothing_and_a_mended_one_does() {
+        let (reload, changes) = reload();
+        reload.take_up("reconciliation: {maxRetries: many}");
+        assert!(!changes.has_changed().unwrap());
+        reload.take_up("reconciliation: {maxRetries: 3}");
+        let now = changes.borrow();
+        assert_eq!(now.reconciliation.max_retries, 3);
+        assert!(now.reconciliation.dry_run, "the command line goes before the file");
+    }
+}

@@ -1,0 +1,30 @@
+//! Signals: the first one asks for an orderly end, the second one ends the process at once.
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::exit;
+
+/// A token that is cancelled by SIGTERM or SIGINT.
+pub(crate) fn on_signal() -> Result<CancellationToken> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be handled")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be handled")?;
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        for _ in 0..2 {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if cancelled.is_cancelled() {
+                tracing::warn!("told to stop a second time");
+                std::process::exit(exit::FAILED.into());
+            }
+            tracing::info!("told to stop");
+            cancelled.cancel();
+        }
+    });
+    Ok(token)
+}
