@@ -29,9 +29,10 @@ where
     ) -> fmt::Result {
         let Said { message, fields } = Said::by(event, context);
         let (word, colour) = word(*event.metadata().level());
-        let (dim, bright) = match writer.has_ansi_escapes() {
-            true => (Style::new().dimmed(), Style::new().bold().fg_color(Some(colour.into()))),
-            false => (Style::new(), Style::new()),
+        let (dim, bright) = if writer.has_ansi_escapes() {
+            (Style::new().dimmed(), Style::new().bold().fg_color(Some(colour.into())))
+        } else {
+            (Style::new(), Style::new())
         };
         let time = (self.clock)().strftime("%H:%M:%SZ");
         write!(writer, "{dim}{time}{dim:#} {bright}{word}{bright:#} {}", harmless(&message))?;
@@ -58,9 +59,8 @@ fn harmless(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text.into();
     }
-    let escaped = |letter: char| match letter.is_control() {
-        true => letter.escape_default().to_string(),
-        false => letter.to_string(),
+    let escaped = |letter: char| {
+        if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() }
     };
     text.chars().map(escaped).collect()
 }

@@ -1,5 +1,6 @@
 //! The fields of an event, together with those of the spans around it.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
@@ -11,7 +12,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatFields, FormattedFields};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope};
 
 /// The name under which an event carries its message.
 const MESSAGE: &str = "message";
@@ -43,7 +44,7 @@ impl Said {
         if !super::OURS.iter().any(|ours| target.starts_with(ours)) {
             fields.put("target", target.into());
         }
-        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
             if let Some(stored) = span.extensions().get::<FormattedFields<SpanFields>>() {
                 fields.extend(Fields::from_json(&stored.fields));
             }
@@ -149,7 +150,7 @@ impl<'writer> FormatFields<'writer> for SpanFields {
 }
 
 /// A text as it is, without quotes; anything else as in JSON.
-pub(super) fn as_text(value: &Value) -> std::borrow::Cow<'_, str> {
+pub(super) fn as_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.into(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
