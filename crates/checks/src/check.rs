@@ -1,0 +1,216 @@
+//! What a check is, and in which words it fails.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use knr_core::report::Failure;
+use tokio::time::Instant;
+
+use crate::api::ApiAccess;
+
+/// One thing that a node must be able to do.
+pub(crate) trait Check: Send + Sync {
+    /// Its name in the report.
+    fn name(&self) -> &str;
+    /// What there is to say about checks of this kind.
+    fn about(&self) -> &'static About;
+    /// Tries it once. It ends by the deadline, with whatever it knows by then.
+    fn run<'a>(&'a self, cx: &'a Context) -> BoxFuture<'a, Outcome>;
+}
+
+/// What a try of a check has to work with.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// When the try must have ended.
+    pub(crate) deadline: Instant,
+    /// What is the same for all checks.
+    pub(crate) surroundings: Arc<Surroundings>,
+}
+
+/// Where the checks run.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// The node, if its name is known.
+    pub(crate) node: Option<String>,
+    /// How the API server is reached.
+    pub(crate) api: ApiAccess,
+    /// Host and port of the Service of the API server, as every pod is told.
+    pub(crate) kubernetes_service: Option<(String, u16)>,
+}
+
+/// How one try went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The node can do this, and what was seen.
+    Pass(String),
+    /// It cannot.
+    Fail(Trouble),
+    /// Nothing was tried, and why.
+    Skipped(String),
+}
+
+impl From<Trouble> for Outcome {
+    fn from(trouble: Trouble) -> Self {
+        Self::Fail(trouble)
+    }
+}
+
+impl From<Result<String, Self>> for Outcome {
+    fn from(result: Result<String, Self>) -> Self {
+        result.map_or_else(|other| other, Self::Pass)
+    }
+}
+
+/// What went wrong: in one word, and exactly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) kind: Kind,
+    pub(crate) detail: String,
+}
+
+impl Trouble {
+    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+
+    /// The same as another kind, with words before what was seen.
+    pub(crate) fn within(self, kind: Kind, words: &str) -> Self {
+        Self::new(kind, format!("{words}{}", self.detail))
+    }
+
+    /// Several at once: the first one decides on the kind.
+    pub(crate) fn all(troubles: Vec<Self>) -> Option<Self> {
+        let kind = troubles.first()?.kind;
+        let details: Vec<String> = troubles.into_iter().map(|trouble| trouble.detail).collect();
+        Some(Self::new(kind, details.join("; ")))
+    }
+}
+
+/// What there is to say about one kind of checks.
+#[derive(Debug)]
+pub struct About {
+    /// The name of a built-in check, or the key by which one is configured.
+    pub name: &'static str,
+    /// What it proves.
+    pub summary: &'static str,
+    /// How it can fail, each with a hint for the person who reads of it.
+    pub kinds: &'static [(Kind, &'static str)],
+}
+
+/// How any check can fail.
+pub const COMMON: [(Kind, &str); 2] = [
+    (Kind::Deadline, "the node is very slow, or worker.timeoutSeconds is too short"),
+    (Kind::Crashed, "this is a mistake in the check: please report it"),
+];
+
+impl About {
+    /// The hint for a kind of failure.
+    #[must_use]
+    pub fn hint(&self, kind: Kind) -> &'static str {
+        let known = self.kinds.iter().chain(&COMMON).find(|(known, _)| *known == kind);
+        debug_assert!(known.is_some(), "the check {} does not list the failure {}", self.name, kind.word());
+        known.map_or("", |(_, hint)| hint)
+    }
+
+    /// The failure as it is reported.
+    pub(crate) fn failure(&self, trouble: Trouble) -> Failure {
+        let hint = self.hint(trouble.kind).to_owned();
+        Failure { kind: trouble.kind.word().to_owned(), detail: trouble.detail, hint }
+    }
+}
+
+macro_rules! kinds {
+    ($($kind:ident $word:literal $meaning:literal,)*) => {
+        /// In what way a check failed.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Kind {
+            $(#[doc = $meaning] $kind,)*
+        }
+
+        impl Kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// The word in the report.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$kind => $word,)* }
+            }
+
+            /// What it means, in a sentence.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$kind => $meaning,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Timeout "timeout" "Nothing came back in time.",
+    UdpTimeout "udp-timeout" "Nothing came back over UDP, but over TCP it did.",
+    TcpTimeout "tcp-timeout" "Nothing came back over TCP, but over UDP it did.",
+    Refused "refused" "The address was reached, and nothing listens there.",
+    Unreachable "unreachable" "There is no way to the address.",
+    Closed "closed" "The connection was ended by the other side or on the way.",
+    Io "io" "The system reported another error.",
+    Resolve "resolve" "The name of the peer could not be resolved.",
+    NoNameserver "no-nameserver" "There is no nameserver to ask.",
+    Nxdomain "nxdomain" "The nameserver says that there is no such name.",
+    NoRecords "no-records" "The name exists, but has no address.",
+    Servfail "servfail" "The nameserver could not find out.",
+    QueryRefused "query-refused" "The nameserver does not answer to us.",
+    BadAnswer "bad-answer" "The answer made no sense.",
+    TlsTimeout "tls-timeout" "The TCP connection stands, but the TLS handshake does not end.",
+    Untrusted "untrusted" "The certificate is not trusted.",
+    Tls "tls" "The TLS handshake failed for another reason.",
+    NoAnswer "no-answer" "The connection stands, but no answer came in time.",
+    Unauthorized "unauthorized" "The API server does not accept the credentials.",
+    Forbidden "forbidden" "The API server does not allow this.",
+    Busy "busy" "The API server has no time.",
+    BadStatus "bad-status" "The answer has another status than expected.",
+    NoAccess "no-access" "It is not known how to reach the API server, or as whom.",
+    Api "api" "What the check needs to know could not be read from the API server.",
+    NotFound "not-found" "There is no such Service.",
+    NoEndpoints "no-endpoints" "The Service has no ready pods.",
+    NoClusterIp "no-cluster-ip" "The Service has no address of its own.",
+    ServiceUnreachable "service-unreachable" "The `kubernetes` Service is out of reach.",
+    PodsUnreachable "pods-unreachable" "Pods are out of reach at their own addresses.",
+    Missing "missing" "There is no such file.",
+    RequestLost "request-lost" "Small packets arrive, but a large request is not answered.",
+    AnswerLost "answer-lost" "Small packets arrive, but a large answer does not.",
+    Deadline "deadline" "The check did not end in time.",
+    Crashed "crashed" "The check broke down.",
+}
+
+/// A span of time for people: `12 ms`, `0.8 s`, `10 s`.
+pub(crate) fn span(time: Duration) -> String {
+    match time.as_millis() {
+        millis @ 0..500 => format!("{millis} ms"),
+        millis if millis % 1000 < 50 || millis % 1000 >= 950 => format!("{} s", (millis + 500) / 1000),
+        millis => format!("{}.{} s", (millis + 50) / 1000, (millis + 50) % 1000 / 100),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        let said = |millis| span(Duration::from_millis(millis));
+        assert_eq!([0, 12, 499].map(said), ["0 ms", "12 ms", "499 ms"]);
+        assert_eq!(
+            [500, 999, 1049, 1050, 9_960, 10_003].map(said),
+            ["0.5 s", "1 s", "1 s", "1.1 s", "10 s", "10 s"]
+        );
+    }
+
+    #[test]
+    fn several_troubles_become_one() {
+        let two = vec![Trouble::new(Kind::Refused, "a"), Trouble::new(Kind::Timeout, "b")];
+        assert_eq!(Trouble::all(two), Some(Trouble::new(Kind::Refused, "a; b")));
+        assert_eq!(Trouble::all(Vec::new()), None);
+    }
+}

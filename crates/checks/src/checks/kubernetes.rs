@@ -1,0 +1,75 @@
+//! The API server answers, and knows who asks.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{Api as Objects, PostParams};
+
+use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
+
+/// Who one is without credentials.
+const ANONYMOUS: &str = "system:anonymous";
+
+pub(crate) static ABOUT: About = About {
+    name: "kubernetes",
+    summary: "The API server is reached as any pod reaches it: TCP connection, TLS handshake with its certificate \
+              verified, a request to be told who we are (`SelfSubjectReview`, which every service account may send), and \
+              its version.",
+    kinds: &[
+        (Kind::Resolve, "the name of the API server is not resolved: look at DNS"),
+        (Kind::Timeout, "nothing comes back: look at kube-proxy, firewall rules and routes of this node"),
+        (Kind::Refused, "nothing listens there: is the API server up, and does kube-proxy know where?"),
+        (Kind::Unreachable, "there is no way to it: look at the routes of the node and at its CNI plugin"),
+        (Kind::Closed, "something ends connections: look at load balancers and firewalls on the way"),
+        (Kind::Io, "look at the worker's log and at the limits of the node"),
+        (
+            Kind::TlsTimeout,
+            "large packets are lost on the way to the node: look at the MTU of the pod network",
+        ),
+        (Kind::Untrusted, "look at the clock of the node, and whether something on the way opens TLS"),
+        (Kind::Tls, "is it an API server that listens there?"),
+        (Kind::NoAnswer, "large packets may be lost on the way from the node (MTU), or the API server hangs"),
+        (Kind::BadAnswer, "is it an API server that listens there?"),
+        (Kind::Unauthorized, "look at the service account of the worker and at the clock of the node"),
+        (Kind::Forbidden, "look at the ClusterRoleBinding system:basic-user"),
+        (Kind::NotFound, "Kubernetes 1.28 or newer is needed"),
+        (Kind::Busy, "the API server is overloaded, or not up yet"),
+        (Kind::BadStatus, "look at the log of the API server"),
+        (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
+    ],
+};
+
+/// See [`ABOUT`].
+pub(crate) struct Kubernetes;
+
+impl Check for Kubernetes {
+    fn name(&self) -> &str {
+        ABOUT.name
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn run<'a>(&'a self, cx: &'a Context) -> BoxFuture<'a, Outcome> {
+        ask(cx).map(Outcome::from).boxed()
+    }
+}
+
+async fn ask(cx: &Context) -> Result<String, Outcome> {
+    let api = cx.surroundings.api.connect(cx.deadline).await?;
+    let reviews: Objects<SelfSubjectReview> = Objects::all(api.client());
+    let question = (PostParams::default(), SelfSubjectReview::default());
+    let review = api.ask("POST SelfSubjectReview", reviews.create(&question.0, &question.1)).await?;
+    let user = review.status.and_then(|status| status.user_info?.username).unwrap_or_default();
+    if user.is_empty() || user == ANONYMOUS {
+        let detail = format!("POST SelfSubjectReview: the API server takes us for {user:?}");
+        return Err(Trouble::new(Kind::Unauthorized, detail).into());
+    }
+    let client = api.client();
+    let version = api.ask("GET /version", client.apiserver_version()).await?;
+    Ok(format!("{} knows us as {user}", version.git_version))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Services are found by the API and answer at their addresses.
+
+use std::net::{IpAddr, SocketAddr};
+
+use futures::future::{BoxFuture, join, join_all};
+use futures::{FutureExt, TryFutureExt};
+use hickory_resolver::proto::rr::{Name, RecordType};
+use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
+use knr_core::config::CheckPlan;
+use tokio::time::Instant;
+
+use crate::api::Api;
+use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
+use crate::cluster::{self, unread, unread_trouble};
+use crate::lookup::{self, Server, Transport};
+use crate::net;
+
+/// Asked of DNS Services if `worker.dnsTestDomains` has no name. Any answer will do.
+const ANY_NAME: &str = "kubernetes.default.svc.cluster.local.";
+const DNS_PORT: i32 = 53;
+
+pub(crate) static ABOUT: About = About {
+    name: "services",
+    summary: "For each Service of `worker.services` the API server knows the Service and at least one ready pod behind \
+              it, and its ClusterIP answers through kube-proxy: a DNS Service (one with port 53) to a question over \
+              UDP and over TCP, any other by a TCP connection to each of its TCP ports. A headless Service has no \
+              ClusterIP to try.",
+    kinds: &[
+        (Kind::Timeout, "look at kube-proxy on this node: it makes the addresses of Services work"),
+        (Kind::Refused, "kube-proxy knows no pod for it: look at kube-proxy and at the Service"),
+        (Kind::Unreachable, "there is no way to it: look at the routes of the node and at kube-proxy"),
+        (Kind::Closed, "connected, but closed at once: look at the pods of the Service"),
+        (Kind::Io, "look at the worker's log and at the limits of the node"),
+        (Kind::BadAnswer, "what answers there may be no DNS server: look at the Service"),
+        (Kind::NoEndpoints, "look at the pods of the Service: none is ready"),
+        (Kind::NoClusterIp, "take the Service out of worker.services, or give it a ClusterIP"),
+        (Kind::NotFound, "worker.services names a Service that does not exist"),
+        (Kind::Forbidden, "the worker needs get on services and list on endpointslices in that namespace"),
+        (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
+        (Kind::Api, "the Service could not be read: look at the check kubernetes"),
+    ],
+};
+
+/// See [`ABOUT`].
+pub(crate) struct Services {
+    services: Vec<String>,
+    question: Name,
+}
+
+impl Services {
+    pub(crate) fn new(plan: &CheckPlan) -> Self {
+        let names = plan.dns_test_domains.iter().filter(|domain| domain.parse::<IpAddr>().is_err());
+        let question = names
+            .map(String::as_str)
+            .chain([ANY_NAME])
+            .find_map(|name| Name::from_ascii(name).ok())
+            .map_or_else(Name::root, |mut name| {
+                name.set_fqdn(true);
+                name
+            });
+        Self { services: plan.services.clone(), question }
+    }
+}
+
+impl Check for Services {
+    fn name(&self) -> &str {
+        ABOUT.name
+    }
+
+    fn about(&self) -> &'static About {
+        &ABOUT
+    }
+
+    fn run<'a>(&'a self, cx: &'a Context) -> BoxFuture<'a, Outcome> {
+        self.all(cx).map(Outcome::from).boxed()
+    }
+}
+
+impl Services {
+    async fn all(&self, cx: &Context) -> Result<String, Outcome> {
+        if self.services.is_empty() {
+            return Err(Outcome::Skipped("worker.services is empty".to_owned()));
+        }
+        let api = cx.surroundings.api.connect(cx.deadline).await.map_err(unread)?;
+        let each = self.services.iter().map(|service| self.one(&api, service, cx.deadline));
+        let (notes, troubles): (Vec<_>, Vec<_>) = join_all(each).await.into_iter().partition(Result::is_ok);
+        match Trouble::all(troubles.into_iter().filter_map(Result::err).collect()) {
+            Some(trouble) => Err(trouble.into()),
+            None => Ok(notes.into_iter().flatten().collect::<Vec<_>>().join("; ")),
+        }
+    }
+
+    async fn one(&self, api: &Api, name: &str, deadline: Instant) -> Result<String, Trouble> {
+        let (service, endpoints) = join(cluster::service(api, name), cluster::endpoints(api, name)).await;
+        let spec = service.map_err(unread_trouble)?.spec.unwrap_or_default();
+        let ready = endpoints.map_err(unread_trouble)?.len();
+        if ready == 0 {
+            return Err(Trouble::new(Kind::NoEndpoints, format!("{name} has no ready pod")));
+        }
+        let targets =
+            targets(&spec).map_err(|why| Trouble::new(Kind::NoClusterIp, format!("{name} {why}")))?;
+        let probes = targets.iter().map(|target| self.probe(target, deadline));
+        let troubles = join_all(probes).await.into_iter().filter_map(Result::err).collect();
+        match Trouble::all(troubles) {
+            Some(trouble) => {
+                let kind = trouble.kind;
+                Err(trouble.within(kind, &format!("{name}: ")))
+            }
+            None => Ok(format!("{name} with {ready} ready{}", told(&targets))),
+        }
+    }
+
+    async fn probe(&self, target: &Target, deadline: Instant) -> Result<(), Trouble> {
+        match *target {
+            Target::Tcp(address) => net::connect(address, deadline).map_ok(drop).await,
+            Target::Dns(server) => {
+                lookup::ask(&self.question, RecordType::A, server, deadline).map_ok(drop).await
+            }
+        }
+    }
+}
+
+/// Something at the address of a Service that must answer.
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    Tcp(SocketAddr),
+    Dns(Server),
+}
+
+/// What of a Service must answer, or why nothing can.
+fn targets(spec: &ServiceSpec) -> Result<Vec<Target>, &'static str> {
+    if spec.type_.as_deref() == Some("ExternalName") {
+        return Err("is a mere alias (ExternalName)");
+    }
+    let listed = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
+    let mut addresses: Vec<&str> = listed.map(String::as_str).filter(|ip| !ip.is_empty()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err("has no ClusterIP yet");
+    }
+    let ports: Vec<&ServicePort> = spec.ports.iter().flatten().collect();
+    let is_dns = ports.iter().any(|port| port.port == DNS_PORT);
+    // The word None of a headless Service is no address, and leaves nothing to try.
+    let addresses = addresses.into_iter().filter_map(|ip| ip.parse::<IpAddr>().ok());
+    let each = addresses.flat_map(|ip| ports.iter().filter_map(move |port| target(ip, port, is_dns)));
+    Ok(each.collect())
+}
+
+fn target(ip: IpAddr, port: &ServicePort, is_dns: bool) -> Option<Target> {
+    let address = SocketAddr::new(ip, u16::try_from(port.port).ok()?);
+    let protocol = port.protocol.as_deref().unwrap_or("TCP");
+    match (is_dns, protocol) {
+        // Other ports of a DNS server, such as that of its metrics, are often closed.
+        (true, _) if port.port != DNS_PORT => None,
+        (true, "UDP") => Some(Target::Dns(Server { address, transport: Transport::Udp })),
+        (true, "TCP") => Some(Target::Dns(Server { address, transport: Transport::Tcp })),
+        (false, "TCP") => Some(Target::Tcp(address)),
+        _ => None,
+    }
+}
+
+fn told(targets: &[Target]) -> String {
+    let words: Vec<String> = targets
+        .iter()
+        .map(|target| match target {
+            Target::Tcp(address) => address.to_string(),
+            Target::Dns(server) => server.to_string(),
+        })
+        .collect();
+    if words.is_empty() { String::new() } else { format!(", answers at {}", words.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests;

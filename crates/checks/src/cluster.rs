@@ -1,0 +1,107 @@
+//! What the API server says about a Service and the pods behind it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api as Objects, ListParams};
+
+use crate::api::Api;
+use crate::check::{Kind, Outcome, Trouble};
+
+/// The label of a slice with the name of its Service.
+const SERVICE_LABEL: &str = "kubernetes.io/service-name";
+/// A few slices of a Service hold more pods than are ever tried.
+const MAX_SLICES: u32 = 4;
+
+/// A pod behind a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) ip: IpAddr,
+    pub(crate) node: Option<String>,
+    /// Ports for TCP.
+    pub(crate) ports: Vec<u16>,
+}
+
+impl Endpoint {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.ports.iter().map(|port| SocketAddr::new(self.ip, *port))
+    }
+}
+
+/// Reads a Service by its `namespace/name`.
+pub(crate) async fn service(api: &Api, name: &str) -> Result<Service, Trouble> {
+    let (namespace, service) = name.split_once('/').unwrap_or(("default", name));
+    let objects: Objects<Service> = Objects::namespaced(api.client(), namespace);
+    api.ask(&format!("GET Service {name}"), objects.get(service)).await
+}
+
+/// The pods of a Service that are ready.
+pub(crate) async fn endpoints(api: &Api, name: &str) -> Result<Vec<Endpoint>, Trouble> {
+    let (namespace, service) = name.split_once('/').unwrap_or(("default", name));
+    let objects: Objects<EndpointSlice> = Objects::namespaced(api.client(), namespace);
+    let wanted = ListParams::default().labels(&format!("{SERVICE_LABEL}={service}")).limit(MAX_SLICES);
+    let slices = api.ask(&format!("LIST EndpointSlices of {name}"), objects.list(&wanted)).await?;
+    Ok(slices.items.iter().flat_map(ready).collect())
+}
+
+fn ready(slice: &EndpointSlice) -> impl Iterator<Item = Endpoint> {
+    let ports: Vec<u16> = slice
+        .ports
+        .iter()
+        .flatten()
+        .filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP")
+        .filter_map(|port| port.port.and_then(|port| u16::try_from(port).ok()))
+        .collect();
+    slice.endpoints.iter().filter_map(move |endpoint| {
+        let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false);
+        // Kubernetes itself uses the first address alone.
+        let ip = endpoint.addresses.first()?.parse().ok()?;
+        is_ready.then(|| Endpoint { ip, node: endpoint.node_name.clone(), ports: ports.clone() })
+    })
+}
+
+/// What a check makes of it that it cannot read what it needs: whether the API works is for another check.
+pub(crate) fn unread(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Fail(trouble) => Outcome::Fail(unread_trouble(trouble)),
+        other => other,
+    }
+}
+
+pub(crate) fn unread_trouble(trouble: Trouble) -> Trouble {
+    match trouble.kind {
+        Kind::NoAccess | Kind::Forbidden | Kind::NotFound => trouble,
+        _ => trouble.within(Kind::Api, "the API server: "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_ready_counts() {
+        let slice: EndpointSlice = serde_json::from_value(serde_json::json!({
+            "metadata": {}, "addressType": "IPv4",
+            "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 9153}, {}],
+            "endpoints": [
+                {"addresses": ["10.0.0.1"], "nodeName": "a", "conditions": {"ready": true}},
+                {"addresses": ["10.0.0.2"], "conditions": {"ready": false}},
+                {"addresses": ["10.0.0.3"]},
+                {"addresses": []},
+            ],
+        }))
+        .unwrap();
+        let found: Vec<Endpoint> = ready(&slice).collect();
+        let ports = vec![53, 9153];
+        assert_eq!(
+            found,
+            [
+                Endpoint { ip: [10, 0, 0, 1].into(), node: Some("a".to_owned()), ports: ports.clone() },
+                Endpoint { ip: [10, 0, 0, 3].into(), node: None, ports },
+            ]
+        );
+        assert_eq!(found[0].addresses().last(), Some("10.0.0.1:9153".parse().unwrap()));
+    }
+}

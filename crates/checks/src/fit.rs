@@ -1,0 +1,86 @@
+//! Makes a report fit into a termination message. What matters least goes first; the JSON is never cut.
+
+use knr_core::report::{CheckOutcome, MAX_REPORT_BYTES, Report};
+
+/// To how many characters texts are shortened, step by step.
+const LENGTHS: [usize; 7] = [400, 200, 100, 60, 30, 10, 0];
+
+/// The report as JSON of at most [`MAX_REPORT_BYTES`].
+///
+/// If it is too long, these go, one after the other and only as far as needed: what was seen of checks that passed,
+/// hints, the end of details, checks that passed or were skipped, and at the very last checks that failed beyond the
+/// first ones.
+#[must_use]
+pub fn fit(mut report: Report) -> String {
+    if let Some(text) = short_enough(&report) {
+        return text;
+    }
+    report.checks.iter_mut().for_each(|check| check.note.clear());
+    if let Some(text) = short_enough(&report) {
+        return text;
+    }
+    for failure in report.checks.iter_mut().filter_map(|check| failure(&mut check.outcome)) {
+        failure.hint.clear();
+    }
+    for length in LENGTHS {
+        if let Some(text) = short_enough(&report) {
+            return text;
+        }
+        shorten(&mut report, length);
+    }
+    drop_what_did_not_fail(&mut report);
+    loop {
+        if let Some(text) = short_enough(&report) {
+            return text;
+        }
+        // An empty report is short enough, so this ends.
+        report.checks.pop();
+        report.error = report.error.filter(|_| !report.checks.is_empty());
+    }
+}
+
+fn short_enough(report: &Report) -> Option<String> {
+    // A report is made of texts and numbers, which always become JSON.
+    serde_json::to_string(report).ok().filter(|text| text.len() <= MAX_REPORT_BYTES)
+}
+
+fn failure(outcome: &mut CheckOutcome) -> Option<&mut knr_core::report::Failure> {
+    match outcome {
+        CheckOutcome::Fail(failure) => Some(failure),
+        CheckOutcome::Pass | CheckOutcome::Skipped(_) => None,
+    }
+}
+
+fn shorten(report: &mut Report, length: usize) {
+    for check in &mut report.checks {
+        match &mut check.outcome {
+            CheckOutcome::Fail(failure) => cut(&mut failure.detail, length),
+            CheckOutcome::Skipped(why) => cut(why, length),
+            CheckOutcome::Pass => {}
+        }
+    }
+    // What kept all checks from running is all there is to say.
+    if let Some(error) = &mut report.error {
+        cut(error, length.max(LENGTHS[2]));
+    }
+}
+
+fn cut(text: &mut String, length: usize) {
+    if let Some((end, _)) = text.char_indices().nth(length) {
+        text.truncate(end);
+        text.push('…');
+    }
+}
+
+fn drop_what_did_not_fail(report: &mut Report) {
+    while short_enough(report).is_none() {
+        let last = report.checks.iter().rposition(|check| !matches!(check.outcome, CheckOutcome::Fail(_)));
+        match last {
+            Some(index) => drop(report.checks.remove(index)),
+            None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

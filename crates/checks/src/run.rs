@@ -1,0 +1,174 @@
+//! All checks at once, each with its time and its further tries, under one deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use knr_core::config::{BuiltInCheck, CheckKind, CheckPlan, CheckSpec};
+use knr_core::report::{CheckOutcome, CheckResult, Report};
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{info, warn};
+
+use crate::api::{ApiAccess, HOST_VARIABLE, PORT_VARIABLE};
+use crate::check::{Check, Context, Kind, Outcome, Surroundings, Trouble, span};
+use crate::checks::{ABOUT, Dns, File, Http, Kubernetes, Mtu, Network, Off, Services, Tcp};
+
+/// The pause before the first further try; it doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// Checks end by themselves at their deadline, and say where they were. One that does not is left behind after this.
+const GRACE: Duration = Duration::from_millis(100);
+/// Of the time for all checks so much is kept for telling about them, but no more than a tenth.
+const KEPT_FOR_THE_REPORT: Duration = Duration::from_secs(1);
+
+/// Runs all checks of a plan. `node` is the name of the node, so that the pods of others are told from its own.
+pub async fn run(plan: &CheckPlan, node: Option<&str>, api: ApiAccess) -> Report {
+    let host = std::env::var(HOST_VARIABLE).ok();
+    let port = std::env::var(PORT_VARIABLE).ok().and_then(|port| port.parse().ok());
+    let surroundings =
+        Surroundings { node: node.map(str::to_owned), api, kubernetes_service: host.zip(port) };
+    Report { checks: run_all(build(plan), plan, Arc::new(surroundings)).await, error: None }
+}
+
+/// The checks of a plan, in the order of the report.
+fn build(plan: &CheckPlan) -> Vec<Arc<dyn Check>> {
+    let built_in = BuiltInCheck::ALL.iter().zip(ABOUT).map(|(check, about)| -> Arc<dyn Check> {
+        if plan.skip_checks.contains(check) {
+            return Arc::new(Off(about));
+        }
+        match check {
+            BuiltInCheck::Dns => Arc::new(Dns::new(plan)),
+            BuiltInCheck::Kubernetes => Arc::new(Kubernetes),
+            BuiltInCheck::Network => Arc::new(Network::new(plan)),
+            BuiltInCheck::Services => Arc::new(Services::new(plan)),
+        }
+    });
+    built_in.chain(plan.checks.iter().flat_map(configured)).collect()
+}
+
+fn configured(spec: &CheckSpec) -> impl Iterator<Item = Arc<dyn Check>> {
+    spec.kinds().map(|kind| -> Arc<dyn Check> {
+        match kind {
+            CheckKind::Tcp(tcp) => Arc::new(Tcp::new(&spec.name, tcp)),
+            CheckKind::Http(http) => Arc::new(Http::new(&spec.name, http)),
+            CheckKind::File(file) => Arc::new(File::new(&spec.name, file)),
+            CheckKind::Mtu(mtu) => Arc::new(Mtu::new(&spec.name, mtu)),
+        }
+    })
+}
+
+/// Every check is a task of its own, so none can hold up another or take it down.
+async fn run_all(
+    checks: Vec<Arc<dyn Check>>,
+    plan: &CheckPlan,
+    around: Arc<Surroundings>,
+) -> Vec<CheckResult> {
+    let start = Instant::now();
+    let end = start + plan.timeout() - KEPT_FOR_THE_REPORT.min(plan.timeout() / 10);
+    let limits = Limits { end, each: plan.check_timeout(), retries: plan.retries };
+    let tasks: Vec<_> = checks
+        .into_iter()
+        .map(|check| (check.clone(), tokio::spawn(persevere(check, limits, around.clone()))))
+        .collect();
+    let mut results = Vec::new();
+    for (check, task) in tasks {
+        let tried = match timeout_at(end + GRACE, task).await {
+            Ok(Ok(tried)) => tried,
+            Ok(Err(crash)) => Tried::broken(Kind::Crashed, crash.to_string(), start),
+            Err(_) => {
+                let detail = format!("not done after {}", span(start.elapsed()));
+                Tried::broken(Kind::Deadline, detail, start)
+            }
+        };
+        results.push(tell(&*check, tried));
+    }
+    results
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// When all must have ended.
+    end: Instant,
+    /// How long a try may take.
+    each: Duration,
+    retries: u32,
+}
+
+/// How a try went, and how long it took.
+#[derive(Debug)]
+struct Tried {
+    outcome: Outcome,
+    took: Duration,
+}
+
+impl Tried {
+    fn broken(kind: Kind, detail: String, start: Instant) -> Self {
+        Self { outcome: Trouble::new(kind, detail).into(), took: start.elapsed() }
+    }
+}
+
+/// Tries a check until it does not fail, or has failed often enough, or there is no time left.
+async fn persevere(check: Arc<dyn Check>, limits: Limits, surroundings: Arc<Surroundings>) -> Tried {
+    let mut pause = FIRST_PAUSE;
+    let mut last: Option<Tried> = None;
+    for number in 1..=limits.retries.saturating_add(1) {
+        let start = Instant::now();
+        let whole = start + limits.each;
+        let cx = Context { deadline: whole.min(limits.end), surroundings: surroundings.clone() };
+        let mut tried = attempt(&*check, &cx).await;
+        let Outcome::Fail(trouble) = &mut tried.outcome else { return tried };
+        info!(
+            check = check.name(),
+            number,
+            kind = trouble.kind.word(),
+            detail = trouble.detail,
+            "try failed"
+        );
+        // A further try that was cut short says less than the one before.
+        if let Some(before) = last.take_if(|_| limits.end < whole) {
+            return before;
+        }
+        if number > 1 {
+            trouble.detail = format!("{} (tried {number} times)", trouble.detail);
+        }
+        last = Some(tried);
+        if number > limits.retries || Instant::now() + pause >= limits.end {
+            break;
+        }
+        sleep(pause).await;
+        pause *= 2;
+    }
+    last.unwrap_or_else(|| Tried::broken(Kind::Deadline, "never tried".to_owned(), limits.end))
+}
+
+async fn attempt(check: &dyn Check, cx: &Context) -> Tried {
+    let start = Instant::now();
+    match timeout_at(cx.deadline + GRACE, check.run(cx)).await {
+        Ok(outcome) => Tried { outcome, took: start.elapsed() },
+        Err(_) => Tried::broken(Kind::Deadline, format!("not done after {}", span(start.elapsed())), start),
+    }
+}
+
+/// Writes down and logs how a check went.
+fn tell(check: &dyn Check, tried: Tried) -> CheckResult {
+    let name = check.name();
+    let millis = u64::try_from(tried.took.as_millis()).unwrap_or(u64::MAX);
+    let (outcome, note) = match tried.outcome {
+        Outcome::Pass(note) => {
+            info!(check = name, millis, note, "check passed");
+            (CheckOutcome::Pass, note)
+        }
+        Outcome::Skipped(why) => {
+            info!(check = name, why, "check skipped");
+            (CheckOutcome::Skipped(why), String::new())
+        }
+        Outcome::Fail(trouble) => {
+            let failure = check.about().failure(trouble);
+            let (kind, detail, hint) = (&failure.kind, &failure.detail, &failure.hint);
+            warn!(check = name, millis, kind, detail, hint, "check failed");
+            (CheckOutcome::Fail(failure), String::new())
+        }
+    };
+    CheckResult { name: name.to_owned(), outcome, millis, note }
+}
+
+#[cfg(test)]
+mod tests;

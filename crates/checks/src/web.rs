@@ -1,0 +1,244 @@
+//! HTTP over one connection, which is made for it and known step by step.
+
+use std::sync::Arc;
+
+use http::header::{HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body, Bytes};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use kube::client::ConfigExt;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::api::ApiAccess;
+use crate::check::{Kind, Trouble, span};
+use crate::net::{self, Stream};
+
+/// How much of an answer is read at most.
+pub(crate) const MAX_BODY: usize = 1024 * 1024;
+/// How we call ourselves.
+pub(crate) const AGENT: &str = concat!("kube-node-ready-worker/", env!("CARGO_PKG_VERSION"));
+/// Four of these are more than the largest packet of any usual network, and few enough for any server.
+const PADDING: [&str; 4] = ["x-padding-1", "x-padding-2", "x-padding-3", "x-padding-4"];
+const PADDING_BYTES: usize = 4000;
+
+/// How large a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    /// Headers that make a request as large as wanted.
+    pub(crate) fn pad(self, headers: &mut HeaderMap) {
+        let padding = match self {
+            Self::Small => return,
+            Self::Large => HeaderValue::from_str(&"x".repeat(PADDING_BYTES)),
+        };
+        for name in PADDING {
+            headers.extend(padding.iter().map(|value| (HeaderName::from_static(name), value.clone())));
+        }
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) bytes: usize,
+}
+
+/// Fetches an address once, over a new connection.
+pub(crate) async fn fetch(
+    url: &str,
+    size: Size,
+    tls: Trust<'_>,
+    deadline: Instant,
+) -> Result<Answer, Trouble> {
+    let uri: Uri = url.parse().map_err(|error| Trouble::new(Kind::Io, format!("{url}: {error}")))?;
+    let host = uri.host().unwrap_or_default();
+    let is_secure = uri.scheme() == Some(&Scheme::HTTPS);
+    let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+    let stream = net::dial(host, port, deadline).await?;
+    let peer = peer(&stream, host, port);
+    let stream: Box<dyn Stream> = if is_secure {
+        Box::new(net::secure(stream, &peer, host, tls.config(&uri)?, deadline).await?)
+    } else {
+        Box::new(stream)
+    };
+    let mut sender = open(stream, &peer, deadline).await?;
+    let mut request = Request::new(Empty::<Bytes>::new());
+    *request.uri_mut() = uri;
+    request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    size.pad(request.headers_mut());
+    origin_form(&mut request);
+    let start = Instant::now();
+    match timeout_at(deadline, sender.send_request(request)).await {
+        Ok(Ok(response)) => read(response, url, deadline).await,
+        Ok(Err(error)) => Err(hyper_trouble(&error, url)),
+        Err(_) => Err(no_answer(url, start)),
+    }
+}
+
+/// Host and port, and the address if that is not the host.
+pub(crate) fn peer(stream: &tokio::net::TcpStream, host: &str, port: u16) -> String {
+    match stream.peer_addr() {
+        Ok(address) if address.ip().to_string() != net::unbracketed(host) => {
+            format!("{host}:{port} ({address})")
+        }
+        Ok(_) | Err(_) => format!("{host}:{port}"),
+    }
+}
+
+/// Which certificates are trusted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Trust<'a> {
+    /// Those of the image, and those of the cluster if it is known.
+    Authorities(&'a ApiAccess),
+    /// Any.
+    Any,
+}
+
+impl Trust<'_> {
+    fn config(self, uri: &Uri) -> Result<Arc<ClientConfig>, Trouble> {
+        let trouble = |error: &dyn std::fmt::Display| Trouble::new(Kind::Tls, format!("{uri}: {error}"));
+        let authorities = match self {
+            Self::Authorities(api) => api.authorities(),
+            Self::Any => {
+                install_provider();
+                let mut config = kube::Config::new(uri.clone());
+                config.root_cert = Some(Vec::new());
+                config.accept_invalid_certs = true;
+                return config.rustls_client_config().map(Arc::new).map_err(|error| trouble(&error));
+            }
+        };
+        let mut roots = RootCertStore::empty();
+        // A certificate that cannot be used is as good as none: what it signed will not be trusted.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots.add_parsable_certificates(authorities.iter().map(|der| der.as_slice().into()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map(|builder| Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
+            .map_err(|error| trouble(&error))
+    }
+}
+
+/// The Kubernetes client takes the cryptography of the process, so there must be one.
+pub(crate) fn install_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // It fails only if another thread was quicker, and then there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// Begins to speak HTTP on a connection.
+pub(crate) async fn open<B>(
+    stream: Box<dyn Stream>,
+    peer: &str,
+    deadline: Instant,
+) -> Result<SendRequest<B>, Trouble>
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let start = Instant::now();
+    match timeout_at(deadline, http1::handshake(TokioIo::new(stream))).await {
+        Ok(Ok((sender, connection))) => {
+            // Its errors are those of the requests on it.
+            tokio::spawn(async move { drop(connection.await) });
+            Ok(sender)
+        }
+        Ok(Err(error)) => Err(hyper_trouble(&error, peer)),
+        Err(_) => Err(no_answer(peer, start)),
+    }
+}
+
+/// A connection to a server takes the path alone, and the host in a header.
+pub(crate) fn origin_form<B>(request: &mut Request<B>) {
+    if let Some(host) = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
+        request.headers_mut().insert(HOST, host);
+    }
+    let path = request.uri().path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+}
+
+/// Reads an answer to its end, or as much of it as is read at all.
+pub(crate) async fn read<B>(response: Response<B>, url: &str, deadline: Instant) -> Result<Answer, Trouble>
+where
+    B: Body + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let (start, status) = (Instant::now(), response.status());
+    let mut body = response.into_body();
+    let mut bytes = 0;
+    while bytes < MAX_BODY {
+        match timeout_at(deadline, body.frame()).await {
+            Ok(Some(Ok(frame))) => bytes += frame.data_ref().map_or(0, hyper::body::Buf::remaining),
+            Ok(Some(Err(error))) => {
+                return Err(Trouble::new(
+                    Kind::Closed,
+                    format!("{url}: broke off after {bytes} bytes: {error}"),
+                ));
+            }
+            Ok(None) => break,
+            Err(_) => {
+                let waited = span(start.elapsed());
+                let detail = format!("{url}: the answer stopped after {bytes} bytes, waited {waited}");
+                return Err(Trouble::new(Kind::AnswerLost, detail));
+            }
+        }
+    }
+    Ok(Answer { status, bytes })
+}
+
+pub(crate) fn no_answer(what: &str, start: Instant) -> Trouble {
+    Trouble::new(Kind::NoAnswer, format!("{what}: connected, but no answer after {}", span(start.elapsed())))
+}
+
+pub(crate) fn hyper_trouble(error: &hyper::Error, what: &str) -> Trouble {
+    if error.is_parse() {
+        return Trouble::new(Kind::BadAnswer, format!("{what}: not HTTP: {error}"));
+    }
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+            return net::io_trouble(io, &format!("{what}: connection"));
+        }
+        source = inner.source();
+    }
+    Trouble::new(Kind::Closed, format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_gets_the_path_alone() {
+        let form = |uri: &str| {
+            let mut request = Request::new(());
+            *request.uri_mut() = uri.parse().unwrap();
+            origin_form(&mut request);
+            (request.uri().to_string(), request.headers()[HOST].to_str().unwrap().to_owned())
+        };
+        assert_eq!(form("https://a.example:8443/b?c"), ("/b?c".to_owned(), "a.example:8443".to_owned()));
+        assert_eq!(form("http://[::1]"), ("/".to_owned(), "[::1]".to_owned()));
+    }
+
+    #[test]
+    fn a_large_request_is_larger_than_any_packet() {
+        let bytes = |size: Size| {
+            let mut headers = HeaderMap::new();
+            size.pad(&mut headers);
+            headers.values().map(HeaderValue::len).sum::<usize>()
+        };
+        assert_eq!(bytes(Size::Small), 0);
+        assert!(bytes(Size::Large) > 9001);
+    }
+}
