@@ -15,11 +15,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Leadership;
 use super::calls::LeaseCalls;
 use super::error::{Cause, LeaseError, Verb};
-use super::record::{Candidate, News, View, released};
+use super::record::{Candidate, News, Standing, View, released};
 use super::watch::{Heard, LeaseWatch};
 
 /// A record that turns out to have changed is read and, if it is still ours to take, tried once more.
 const CLAIM_TRIES: u32 = 2;
+/// A watch is deaf if it did not tell us of so many changes that we found by ourselves.
+const DEAF: u32 = 2;
 /// Giving the lease back takes no longer than this.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// Time between two tries to give it back.
@@ -81,6 +83,7 @@ impl Elector {
         let mut watch = LeaseWatch::new(self.calls.clone(), self.me.settings.retry_period());
         let mut poll_at = Instant::now();
         let mut claim_from = poll_at;
+        let mut missed = 0;
         loop {
             self.resign();
             let claim_at = self.view.free_from(&self.me).map(|free| free.max(claim_from));
@@ -92,23 +95,25 @@ impl Elector {
             };
             let now = Instant::now();
             if let Some(heard) = heard {
+                missed = 0;
                 if self.hear(heard) == News::Yes {
                     // Somebody did something, so our last failure says nothing about the next try.
                     (poll_at, claim_from) = (now + self.pause(), now);
                 }
             } else if claim_at.is_some_and(|claim_at| claim_at <= now) {
                 (poll_at, claim_from) = (now + self.pause(), now + self.pause());
-                let limit = now + self.me.settings.renew_deadline();
-                if let Some(sent) = self.claim(limit).await {
+                if let Some(sent) = self.claim(now + self.me.settings.renew_deadline()).await {
                     return sent;
                 }
             } else {
-                let read = self.read(now + self.me.settings.renew_deadline()).await;
                 poll_at = now + self.pause();
-                if read == Some(News::Yes) {
-                    // The watch should have told us.
-                    watch.reopen();
+                if self.read(now + self.me.settings.renew_deadline()).await == Some(News::Yes) {
                     claim_from = now;
+                    missed += 1;
+                }
+                if missed == DEAF {
+                    watch.reopen();
+                    missed = 0;
                 }
             }
         }
@@ -152,7 +157,7 @@ impl Elector {
             }
             match self.write_claim(limit).await {
                 Ok(lease) => {
-                    self.view.see(Some(lease), &self.me, Instant::now());
+                    self.view.see(Box::new(lease), Instant::now());
                     return Some(sent);
                 }
                 Err(Cause::Outdated) => self.read(limit).await?,
@@ -198,7 +203,7 @@ impl Elector {
             Ok(found) => {
                 self.in_doubt = false;
                 self.forget_trouble_with(Verb::Get);
-                Some(self.view.see(found, &self.me, Instant::now()))
+                Some(self.see(found.map(Box::new)))
             }
             Err(error) => {
                 self.complain(error);
@@ -209,7 +214,7 @@ impl Elector {
 
     fn hear(&mut self, heard: Heard) -> News {
         let found = match heard {
-            Heard::Lease(lease) => Some(*lease),
+            Heard::Lease(lease) => Some(lease),
             Heard::Gone => None,
             Heard::Broken(error) => {
                 self.complain(error);
@@ -217,7 +222,17 @@ impl Elector {
             }
         };
         self.forget_trouble_with(Verb::Watch);
-        self.view.see(found, &self.me, Instant::now())
+        self.see(found)
+    }
+
+    fn see(&mut self, found: Option<Box<Lease>>) -> News {
+        let now = Instant::now();
+        let leads = self.leadership.borrow().may_write_at(now);
+        match found {
+            Some(lease) => self.view.see(lease, now),
+            None if leads => self.view.miss(&self.me, Standing::Leading, now),
+            None => self.view.miss(&self.me, Standing::By, now),
+        }
     }
 
     /// Gives the lease back if it is ours.
@@ -240,7 +255,7 @@ impl Elector {
         let limit = now + limit.saturating_duration_since(now) / 2;
         if self.in_doubt {
             let found = self.calls.get(limit).await?;
-            self.view.see(found, &self.me, Instant::now());
+            self.see(found.map(Box::new));
             self.in_doubt = false;
         }
         let Some(lease) = self.view.lease().filter(|_| self.view.holder() == Some(&self.me.identity)) else {

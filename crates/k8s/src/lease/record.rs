@@ -18,13 +18,13 @@ pub(super) enum View {
     /// It is there.
     Present {
         /// All of it.
-        lease: Lease,
+        lease: Box<Lease>,
         /// When we saw its record change.
         changed: Instant,
     },
     /// It is not there.
     Absent {
-        /// When the time of its last holder is over.
+        /// When the time of whoever had it is over.
         free_from: Instant,
     },
 }
@@ -38,36 +38,51 @@ pub(super) enum News {
     No,
 }
 
+/// What we are while we look at the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The leader: nobody else can have had the lease since we renewed it.
+    Leading,
+    /// A standby: anybody may have had it since we last looked, may have renewed it just before it was deleted, and need not
+    /// know yet that it is gone.
+    By,
+}
+
 impl View {
     /// Takes note of the lease as it was just seen.
-    pub(super) fn see(&mut self, found: Option<Lease>, me: &Candidate, now: Instant) -> News {
-        match (&mut *self, found) {
-            (Self::Present { lease, .. }, Some(found)) if lease.spec == found.spec => {
-                *lease = found;
-                News::No
-            }
-            (Self::Unknown | Self::Present { .. } | Self::Absent { .. }, Some(lease)) => {
-                *self = Self::Present { lease, changed: now };
-                News::Yes
-            }
-            (Self::Absent { .. }, None) => News::No,
-            (Self::Unknown, None) => {
-                *self = Self::Absent { free_from: now };
-                News::Yes
-            }
-            (Self::Present { lease, .. }, None) => {
-                // It may have been renewed just before, and its holder need not know yet that it is gone.
-                *self = Self::Absent { free_from: now + me.waits_for(lease) };
-                News::Yes
-            }
+    pub(super) fn see(&mut self, found: Box<Lease>, now: Instant) -> News {
+        if let Self::Present { lease, .. } = self
+            && lease.spec == found.spec
+        {
+            *lease = found;
+            return News::No;
         }
+        *self = Self::Present { lease: found, changed: now };
+        News::Yes
+    }
+
+    /// Takes note that there is no lease.
+    pub(super) fn miss(&mut self, me: &Candidate, standing: Standing, now: Instant) -> News {
+        let wait = match (&*self, standing) {
+            (Self::Absent { .. }, _) => return News::No,
+            (Self::Unknown, _) | (Self::Present { .. }, Standing::Leading) => Duration::ZERO,
+            (Self::Present { lease, .. }, Standing::By) => {
+                term(lease).unwrap_or_default().max(me.settings.lease_duration())
+            }
+        };
+        *self = Self::Absent { free_from: now + wait };
+        News::Yes
     }
 
     /// From when on we may take the lease. Nothing, if we do not know.
     pub(super) fn free_from(&self, me: &Candidate) -> Option<Instant> {
         match self {
             Self::Unknown => None,
-            Self::Present { lease, changed } => Some(*changed + me.waits_for(lease)),
+            Self::Present { lease, changed } => Some(match holder(lease) {
+                None => *changed,
+                Some(holder) if holder == me.identity => *changed,
+                Some(_) => *changed + term(lease).unwrap_or(me.settings.lease_duration()),
+            }),
             Self::Absent { free_from } => Some(*free_from),
         }
     }
@@ -96,15 +111,6 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// How long after a change of the record we leave the lease alone.
-    fn waits_for(&self, lease: &Lease) -> Duration {
-        match holder(lease) {
-            None => Duration::ZERO,
-            Some(holder) if holder == self.identity => Duration::ZERO,
-            Some(_) => term(lease).unwrap_or(self.settings.lease_duration()),
-        }
-    }
-
     /// The record with which we take or renew the lease. The time in it is for people.
     pub(super) fn claim(&self, known: Option<&Lease>, now: Timestamp) -> LeaseSpec {
         let old = known.and_then(|lease| lease.spec.clone());

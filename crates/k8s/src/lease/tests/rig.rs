@@ -91,11 +91,11 @@ impl Replica {
     }
 
     pub(super) fn leads(&self) -> bool {
-        self.is_alive() && self.leadership.borrow().may_write_at(Instant::now())
+        self.died.is_none() && self.leadership.borrow().may_write_at(Instant::now())
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        self.died.is_none()
+        self.died.is_none() && self.elected.is_some()
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -112,9 +112,7 @@ impl Replica {
     }
 
     pub(super) async fn release(&mut self) -> Result<(), LeaseError> {
-        let outcome = self.elected.take().unwrap().release().await;
-        self.died.get_or_insert(Instant::now());
-        outcome
+        self.elected.take().unwrap().release().await
     }
 
     /// Begins to give the lease back without waiting for the end of it.
@@ -184,9 +182,7 @@ pub(super) async fn leads_within(replica: &Replica, limit: Duration) -> Duration
     let begun = Instant::now();
     let mut leadership = replica.leadership.clone();
     let wait = leadership.wait_for(|belief| belief.may_write_at(Instant::now()));
-    match timeout(limit, wait).await {
-        Ok(led) => drop(led.unwrap()),
-        Err(_elapsed) => panic!("{} does not lead after {limit:?}", replica.identity),
-    }
+    let led = timeout(limit, wait).await.is_ok_and(|led| led.is_ok());
+    assert!(led, "{} does not lead after {limit:?}", replica.identity);
     begun.elapsed()
 }

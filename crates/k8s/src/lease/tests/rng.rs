@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// SplitMix64.
+/// `SplitMix64`.
 #[derive(Clone)]
 pub(super) struct Rng(u64);
 
