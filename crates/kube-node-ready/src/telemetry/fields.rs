@@ -90,8 +90,7 @@ impl Fields {
     }
 
     fn visit(&mut self, field: &Field, value: Value) {
-        let name = field.name();
-        self.put(name.strip_prefix("r#").unwrap_or(name), value);
+        self.put(field.name(), value);
     }
 }
 

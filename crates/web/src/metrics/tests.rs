@@ -204,6 +204,21 @@ async fn health_is_read_when_it_is_asked_for() {
 }
 
 #[test]
+fn nothing_is_described_that_is_not_there() {
+    let metrics = Metrics::new(true);
+    let all_have_series = || {
+        let shown = lines(&metrics, &Health::new());
+        let described = shown.iter().filter_map(|line| line.strip_prefix("# TYPE "));
+        for family in described.map(|line| line.split(' ').next().unwrap()) {
+            assert!(shown.iter().any(|line| line.starts_with(family)), "{family} in {shown:#?}");
+        }
+    };
+    all_have_series();
+    metrics.node("n1", Some(Phase::Pending));
+    all_have_series();
+}
+
+#[test]
 fn the_text_is_well_formed() {
     let metrics = Metrics::new(true);
     metrics.node("n1", Some(Phase::Verified));
