@@ -122,12 +122,11 @@ impl Actor {
                 kept => Some(kept?),
             }
         };
-        let kept = match kept {
-            Some(kept) => kept,
-            None => {
-                let object = objects::ledger(namespace, Version::default(), entries);
-                self.api.send(Call::CreateLedger, Target::query(BY_US), Body::Json(&object), limit).await?
-            }
+        let kept = if let Some(kept) = kept {
+            kept
+        } else {
+            let object = objects::ledger(namespace, Version::default(), entries);
+            self.api.send(Call::CreateLedger, Target::query(BY_US), Body::Json(&object), limit).await?
         };
         let ledger = objects::read_ledger(&kept).map_err(Failed::Unreadable)?;
         Ok(vec![Fact::Ledger(ledger)])

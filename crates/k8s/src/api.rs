@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use hyper_util::client::legacy::Error;
 use knr_core::config::Config;
 use kube::core::{Status, WatchEvent};
 use serde::Serialize;
@@ -112,6 +113,10 @@ impl Failed {
 impl From<kube::Error> for Failed {
     fn from(error: kube::Error) -> Self {
         match error {
+            // A line of a watch that cannot be read as an event passes for a status in which nothing is said.
+            kube::Error::Api(status) if status.code == 0 && status.message.is_empty() => {
+                Self::Unreadable("an object is not what it should be".to_owned())
+            }
             kube::Error::Api(status) => Self::Status(status),
             kube::Error::SerdeError(error) => Self::Unreadable(error.to_string()),
             kube::Error::FromUtf8(error) => Self::Unreadable(error.to_string()),
@@ -125,7 +130,7 @@ impl From<kube::Error> for Failed {
 fn is_connect(error: &kube::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
-        if error.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|error| error.is_connect()) {
+        if error.downcast_ref::<Error>().is_some_and(Error::is_connect) {
             return true;
         }
         cause = error.source();
@@ -174,7 +179,7 @@ impl Api {
         body: Body<'_, B>,
         limit: Duration,
     ) -> Result<T, Failed> {
-        let request = self.request(call, target, body)?;
+        let request = self.request(call, target, &body)?;
         match tokio::time::timeout(limit, self.client.request(request)).await {
             Ok(answer) => Ok(answer?),
             Err(_) => Err(Failed::NoAnswer(format!("none within {} s", limit.as_secs_f64()))),
@@ -201,7 +206,7 @@ impl Api {
     where
         T: DeserializeOwned + Clone + Send + 'static,
     {
-        let request = self.request(call, target, Body::<()>::Nothing)?;
+        let request = self.request(call, target, &Body::<()>::Nothing)?;
         match tokio::time::timeout(limit, self.client.request_events(request)).await {
             Ok(stream) => Ok(Box::pin(stream?.map(|event| event.map_err(Failed::from)))),
             Err(_) => Err(Failed::NoAnswer(format!("none within {} s", limit.as_secs_f64()))),
@@ -212,7 +217,7 @@ impl Api {
         &self,
         call: Call,
         target: Target<'_>,
-        body: Body<'_, B>,
+        body: &Body<'_, B>,
     ) -> Result<http::Request<Vec<u8>>, Failed> {
         let (kind, body) = encode(body).map_err(|error| Failed::Unreadable(error.to_string()))?;
         let mut request = http::Request::builder()
@@ -254,8 +259,8 @@ impl Api {
     }
 }
 
-fn encode<B: Serialize>(body: Body<'_, B>) -> serde_json::Result<(Option<&'static str>, Vec<u8>)> {
-    Ok(match body {
+fn encode<B: Serialize>(body: &Body<'_, B>) -> serde_json::Result<(Option<&'static str>, Vec<u8>)> {
+    Ok(match *body {
         Body::Nothing => (None, Vec::new()),
         Body::Json(value) => (Some("application/json"), serde_json::to_vec(value)?),
         Body::JsonPatch(value) => (Some("application/json-patch+json"), serde_json::to_vec(value)?),

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use http::HeaderValue;
 use http::header::USER_AGENT;
-use http::{HeaderName, HeaderValue};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub async fn client(kubeconfig: Option<&Path>, agent: &str) -> Result<kube::Clie
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = None;
     if let Ok(agent) = HeaderValue::from_str(agent) {
-        config.headers.push((HeaderName::from(USER_AGENT), agent));
+        config.headers.push((USER_AGENT, agent));
     }
     Ok(kube::Client::try_from(config)?)
 }

@@ -24,4 +24,6 @@ mod observe;
 pub mod rbac;
 mod read;
 mod scope;
+#[cfg(test)]
+mod testing;
 pub mod watch;

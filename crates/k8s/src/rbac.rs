@@ -43,8 +43,8 @@ fn roles(config: &Config, namespaces: &Namespaces) -> BTreeMap<Role, Rules> {
         for call in Call::needed(who, config) {
             let Rule { verb, group, resource, when, .. } = call.rule();
             let Scope { namespace, name } = scope::of(call, config, namespaces);
-            let rules = roles.entry(Role { who, when: together(when), namespace }).or_default();
-            rules.entry((group, resource, name)).or_default().insert(verb.as_str());
+            let role = roles.entry(Role { who, when: together(when), namespace }).or_default();
+            role.entry((group, resource, name)).or_default().insert(verb.as_str());
         }
     }
     roles

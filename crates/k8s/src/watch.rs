@@ -142,10 +142,11 @@ impl<P: Pulse> Watch<P> {
     }
 
     async fn rest(&self, position: &mut Position) {
-        let chance = RandomState::new().build_hasher().finish() % 512;
-        let jitter = 0.5 + chance as f64 / 1024.0;
+        // Between half and all of the pause, so that replicas do not come back in step.
+        let share = 512 + u32::try_from(RandomState::new().build_hasher().finish() % 512).unwrap_or(0);
+        let pause = position.pause * share / 1024;
         tokio::select! {
-            () = tokio::time::sleep(position.pause.mul_f64(jitter)) => {}
+            () = tokio::time::sleep(pause) => {}
             () = self.facts.closed() => {}
         }
         position.pause = (position.pause * 2).min(LONGEST_PAUSE);
@@ -270,3 +271,6 @@ impl Position {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,5 +11,5 @@ pub(crate) const FORBIDDEN: u8 = 3;
 
 /// The exit code for an error.
 pub(crate) fn of(error: &anyhow::Error) -> u8 {
-    if error.chain().any(|cause| cause.is::<Problems>()) { BAD_INPUT } else { FAILED }
+    if error.chain().any(<dyn std::error::Error>::is::<Problems>) { BAD_INPUT } else { FAILED }
 }

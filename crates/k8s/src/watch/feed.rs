@@ -255,10 +255,10 @@ mod tests {
         let one = gates("gates: [{name: a}]").unwrap();
         assert_eq!(one.namespace.as_deref(), Some("kube-system"));
         assert_eq!(one.query(), "labelSelector=startup.k8s.io%2Fcomponent%3Dinit&");
-        let two = "gates: [{name: a}, {name: b, namespaces: [other], taint: {key: b, effect: NoSchedule}}]";
+        let two = "gates: [{name: a}, {name: b, namespaces: [other], taint: {key: b, effect: NoSchedule}, completedAnnotation: c}]";
         assert_eq!(gates(two).unwrap().namespace, None);
         assert!(gates(two).unwrap().selector.is_some());
-        let mixed = "gates: [{name: a}, {name: b, podSelector: x=y, taint: {key: b, effect: NoSchedule}}]";
+        let mixed = "gates: [{name: a}, {name: b, podSelector: x=y, taint: {key: b, effect: NoSchedule}, completedAnnotation: c}]";
         assert_eq!(gates(mixed).unwrap().selector, None);
     }
 

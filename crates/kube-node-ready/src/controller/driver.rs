@@ -135,7 +135,9 @@ impl Driver {
         for (node, explanation) in &news {
             self.witness.news(node, explanation.as_ref());
         }
-        orders.into_iter().for_each(|order| self.writers.take(order));
+        for order in orders {
+            self.writers.take(order);
+        }
         let live = self.engine.world().live_workers();
         for question in questions {
             self.readers.ask(question, &self.config, live);

@@ -46,7 +46,7 @@ use writers::Writers;
 /// Facts that may wait for the loop. Beyond that watches wait, and with them the API server.
 const FACTS: usize = 1024;
 /// The loop must turn this often.
-const LOOP_STANDS_STILL: Duration = Duration::from_secs(60);
+const LOOP_STANDS_STILL: Duration = Duration::from_mins(1);
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365 * 30);
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -79,11 +79,11 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
         return Ok(if stop.is_cancelled() { ExitCode::SUCCESS } else { exit::FORBIDDEN.into() });
     }
     health.not_ready("reading the cluster");
-    let (changes, changed) = watch::channel(Arc::clone(&config));
+    let (edits, changed) = watch::channel(Arc::clone(&config));
     if let Some((path, text)) = file {
         let set_level = Box::new(move |config: &Config| telemetry.set_level(config.logging.level));
         let metrics = Arc::clone(&metrics);
-        tokio::spawn(Reload { path, text, demands, config: changes, metrics, set_level }.run());
+        tokio::spawn(Reload { path, text, demands, config: edits, metrics, set_level }.run());
     }
     let (leadership, elected) = elect(&api, &config, &identity, &stop);
     drive(Parts { api, config, health, metrics, identity, leadership, changed }, stop.clone()).await;

@@ -106,7 +106,9 @@ impl Reload {
 /// Keeps the settings that cannot change now, and names them.
 fn keep_what_is_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
     let changed: Vec<&Fixed> = FIXED.iter().filter(|fixed| (fixed.differs)(new, old)).collect();
-    changed.iter().for_each(|fixed| (fixed.keep)(new, old));
+    for fixed in &changed {
+        (fixed.keep)(new, old);
+    }
     changed.iter().map(|fixed| fixed.key).collect()
 }
 

@@ -162,7 +162,9 @@ impl Writers {
     fn drop_all(&mut self) {
         let all = self.urgent.drain(..).chain(self.usual.drain(..)).chain(self.background.drain(..));
         let all: Vec<Waiting> = all.collect();
-        all.into_iter().for_each(|waiting| self.give_up(waiting.order));
+        for waiting in all {
+            self.give_up(waiting.order);
+        }
     }
 
     /// The rules look into an order that has waited for too long, so it must not be sent any more.
@@ -176,7 +178,9 @@ impl Writers {
                 late.push(waiting.order);
             }
         }
-        late.into_iter().for_each(|order| self.give_up(order));
+        for order in late {
+            self.give_up(order);
+        }
     }
 
     fn give_up(&mut self, order: Order) {

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::super::sample;
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "so that tests can say json! in place")]
 fn pod(status: Value) -> Value {
     json!({
         "metadata": {
@@ -21,6 +22,7 @@ fn stage(status: Value) -> Stage {
     sample::<SlimWorker>(pod(status)).view().unwrap().stage
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "so that tests can say json! in place")]
 fn worker(state: Value) -> Value {
     json!([{ "name": "worker", "state": state }])
 }

@@ -1,0 +1,99 @@
+//! A stand-in for the API server that answers as it is told to: for faults that no real one makes on demand.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use futures::stream;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use kube::client::Body;
+use serde_json::Value;
+
+use crate::api::{Api, Namespaces};
+
+/// What is answered to the next request.
+pub(crate) enum Answer {
+    /// This.
+    Json(u16, Value),
+    /// These lines, one after the other; then the connection ends.
+    Lines(Vec<Value>),
+    /// These lines, and then silence.
+    LinesThenSilence(Vec<Value>),
+    /// Nothing, ever.
+    Silence,
+}
+
+/// A request as it was received.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Received {
+    pub(crate) line: String,
+    pub(crate) kind: Option<String>,
+    pub(crate) body: Value,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct FakeServer {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+impl FakeServer {
+    pub(crate) fn answering(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let server = Self::default();
+        server.answers.lock().unwrap().extend(answers);
+        server
+    }
+
+    pub(crate) fn api(&self) -> Api {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move { server.answer(request).await }
+        });
+        let namespaces = Namespaces { own: "own".into(), workers: "workers".into(), lease: "own".into() };
+        Api::new(kube::Client::new(service, "default"), namespaces)
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.received().into_iter().map(|received| received.line).collect()
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        self.received.lock().unwrap().push(Received {
+            line: format!("{} {}", parts.method, parts.uri),
+            kind: parts.headers.get("content-type").map(|kind| kind.to_str().unwrap().to_owned()),
+            body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        });
+        let next = self.answers.lock().unwrap().pop_front().unwrap_or(Answer::Silence);
+        Ok(match next {
+            Answer::Json(code, value) => {
+                let body = Full::new(Bytes::from(value.to_string())).boxed_unsync();
+                Response::builder().status(code).body(body).unwrap()
+            }
+            Answer::Lines(lines) => {
+                Response::new(StreamBody::new(stream::iter(frames(lines))).boxed_unsync())
+            }
+            Answer::LinesThenSilence(lines) => {
+                let silent = futures::StreamExt::chain(stream::iter(frames(lines)), stream::pending());
+                Response::new(StreamBody::new(silent).boxed_unsync())
+            }
+            Answer::Silence => std::future::pending().await,
+        })
+    }
+}
+
+fn frames(lines: Vec<Value>) -> Vec<Result<Frame<Bytes>, Infallible>> {
+    lines.into_iter().map(|line| Ok(Frame::data(Bytes::from(format!("{line}\n"))))).collect()
+}

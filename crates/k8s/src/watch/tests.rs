@@ -1,0 +1,210 @@
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+
+use super::*;
+use crate::testing::{Answer, FakeServer};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Pulse for Log {
+    fn heard(&self) {}
+
+    fn restarted(&self, why: &str) {
+        self.0.lock().unwrap().push(why.to_owned());
+    }
+}
+
+struct Followed {
+    server: FakeServer,
+    facts: Receiver<Fact>,
+    log: Log,
+    relist: Arc<Notify>,
+}
+
+fn follow(feed: Feed, answers: Vec<Answer>) -> Followed {
+    let server = FakeServer::answering(answers);
+    let (sender, facts) = mpsc::channel(16);
+    let (log, relist) = (Log::default(), Arc::new(Notify::new()));
+    let watch =
+        Watch { api: server.api(), feed, facts: sender, pulse: log.clone(), relist: Arc::clone(&relist) };
+    tokio::spawn(watch.follow());
+    Followed { server, facts, log, relist }
+}
+
+impl Followed {
+    async fn next(&mut self) -> String {
+        // Of virtual time, in which nothing can go on for ever.
+        let fact = timeout(Duration::from_hours(1), self.facts.recv()).await.expect("a fact within an hour");
+        match fact.unwrap() {
+            Fact::Nodes(views, version) => {
+                let names: Vec<_> = views.iter().map(|view| view.id.name.to_string()).collect();
+                format!("all {} at {}", names.join(" "), version.0)
+            }
+            Fact::Node(view, _) => format!("{} at {}", view.id.name, view.version.0),
+            Fact::NodeGone(id, version) => format!("{} gone at {}", id.name, version.0),
+            Fact::Pools(pools) => format!("{} pools", pools.len()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn node(name: &str, version: u32) -> Value {
+    json!({ "metadata": { "name": name, "uid": name, "resourceVersion": version.to_string() } })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "so that tests can say json! in place")]
+fn event(kind: &str, object: Value) -> Value {
+    json!({ "type": kind, "object": object })
+}
+
+fn bookmark(version: u32, all_told: bool) -> Value {
+    let annotations = if all_told { json!({ "k8s.io/initial-events-end": "true" }) } else { json!({}) };
+    let metadata = json!({ "resourceVersion": version.to_string(), "annotations": annotations });
+    event("BOOKMARK", json!({ "kind": "Node", "apiVersion": "v1", "metadata": metadata }))
+}
+
+fn status(code: u16) -> Value {
+    json!({ "kind": "Status", "status": "Failure", "code": code, "message": "m", "reason": "r" })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_streamed_and_its_changes_follow() {
+    let lines = vec![
+        event("ADDED", node("a", 3)),
+        event("ADDED", node("b", 4)),
+        bookmark(7, true),
+        event("MODIFIED", node("b", 8)),
+        event("DELETED", node("a", 9)),
+    ];
+    let mut followed = follow(Feed::nodes(), vec![Answer::LinesThenSilence(lines)]);
+    assert_eq!(followed.next().await, "all a b at 7");
+    assert_eq!(followed.next().await, "b at 8");
+    assert_eq!(followed.next().await, "a gone at 9");
+    assert!(followed.server.lines()[0].contains("sendInitialEvents=true"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_stream_lists_is_asked_for_pages() {
+    let page = |name: &str, next: &str| json!({ "metadata": { "resourceVersion": "7", "continue": next }, "items": [node(name, 3)] });
+    let mut followed = follow(
+        Feed::nodes(),
+        vec![
+            Answer::Json(422, status(422)),
+            Answer::Json(200, page("a", "more")),
+            Answer::Json(200, page("b", "")),
+            Answer::LinesThenSilence(vec![event("MODIFIED", node("b", 8))]),
+        ],
+    );
+    assert_eq!(followed.next().await, "all a b at 7");
+    assert_eq!(followed.next().await, "b at 8");
+    let lines = followed.server.lines();
+    assert!(lines[2].contains("continue=more"), "{lines:?}");
+    assert!(lines[3].contains("resourceVersion=7"), "{lines:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_from_the_last_version_it_has_heard_of() {
+    for (line, version) in [(event("MODIFIED", node("a", 8)), 8), (bookmark(9, false), 9)] {
+        let mut followed = follow(
+            Feed::nodes(),
+            vec![
+                Answer::Lines(vec![bookmark(7, true), line]),
+                Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 20))]),
+            ],
+        );
+        while followed.next().await != "a at 20" {}
+        let lines = followed.server.lines();
+        assert!(lines[1].contains(&format!("resourceVersion={version}&")), "{lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_ends_before_all_was_told_begins_again() {
+    let mut followed = follow(
+        Feed::nodes(),
+        vec![
+            Answer::Lines(vec![event("ADDED", node("a", 3)), bookmark(5, false)]),
+            Answer::LinesThenSilence(vec![event("ADDED", node("b", 4)), bookmark(7, true)]),
+        ],
+    );
+    assert_eq!(followed.next().await, "all b at 7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_has_forgotten_is_told_anew() {
+    let again = || Answer::LinesThenSilence(vec![event("ADDED", node("b", 30)), bookmark(31, true)]);
+    let forgotten: [(Vec<Answer>, &str); 2] = [
+        (vec![Answer::Lines(vec![bookmark(7, true), event("ERROR", status(410))]), again()], "an event"),
+        (vec![Answer::Lines(vec![bookmark(7, true)]), Answer::Json(410, status(410)), again()], "an answer"),
+    ];
+    for (answers, how) in forgotten {
+        let mut followed = follow(Feed::nodes(), answers);
+        assert_eq!(followed.next().await, "all  at 7", "{how}");
+        assert_eq!(followed.next().await, "all b at 31", "{how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_ends_a_connection_but_loses_nothing() {
+    let mut followed = follow(
+        Feed::nodes(),
+        vec![
+            Answer::LinesThenSilence(vec![bookmark(7, true)]),
+            Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 8))]),
+        ],
+    );
+    assert_eq!(followed.next().await, "all  at 7");
+    assert_eq!(followed.next().await, "a at 8");
+    assert!(followed.server.lines()[1].contains("resourceVersion=7&"));
+    assert_eq!(*followed.log.0.lock().unwrap(), ["nothing was heard for too long"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_is_left_out() {
+    let broken = event("MODIFIED", json!({ "metadata": { "name": 7 } }));
+    let lines = vec![bookmark(7, true), broken, event("MODIFIED", node("a", 9))];
+    let mut followed = follow(Feed::nodes(), vec![Answer::LinesThenSilence(lines)]);
+    assert_eq!(followed.next().await, "all  at 7");
+    assert_eq!(followed.next().await, "a at 9");
+    assert_eq!(followed.server.lines().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_is_followed_by_a_pause_and_another_try() {
+    let mut answers: Vec<Answer> = (0..5).map(|_| Answer::Json(500, status(500))).collect();
+    answers.push(Answer::LinesThenSilence(vec![bookmark(7, true)]));
+    let mut followed = follow(Feed::nodes(), answers);
+    assert_eq!(followed.next().await, "all  at 7");
+    assert_eq!(followed.log.0.lock().unwrap().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_told_anew_on_request() {
+    let mut followed = follow(
+        Feed::nodes(),
+        vec![
+            Answer::LinesThenSilence(vec![bookmark(7, true)]),
+            Answer::LinesThenSilence(vec![event("ADDED", node("b", 8)), bookmark(9, true)]),
+        ],
+    );
+    assert_eq!(followed.next().await, "all  at 7");
+    followed.relist.notify_one();
+    assert_eq!(followed.next().await, "all b at 9");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_karpenter_has_no_pools_until_it_has() {
+    let mut followed = follow(
+        Feed::pools(),
+        vec![
+            Answer::Json(404, status(404)),
+            Answer::LinesThenSilence(vec![event("ADDED", node("p", 8)), bookmark(9, true)]),
+        ],
+    );
+    assert_eq!(followed.next().await, "0 pools");
+    assert_eq!(followed.next().await, "1 pools");
+    assert!(followed.log.0.lock().unwrap().is_empty());
+}
