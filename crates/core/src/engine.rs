@@ -68,6 +68,8 @@ pub struct Plan {
     pub news: Vec<(NodeName, Option<Explanation>)>,
     /// When to decide again, even if nothing is heard until then.
     pub wake: Option<Timestamp>,
+    /// How many nodes were decided about.
+    pub considered: usize,
 }
 
 /// What came of an order.
@@ -250,6 +252,7 @@ impl Engine {
         }
         let mut wants_reference = false;
         for name in std::mem::take(&mut self.changed) {
+            plan.considered += 1;
             wants_reference |= self.consider(&name, now, &mut plan);
         }
         self.allot(now, &mut plan);

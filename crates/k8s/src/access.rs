@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Failed};
-use crate::calls::{Call, Who};
+use crate::calls::{Call, Verb, When, Who};
 use crate::scope::{self, Scope};
 
 const AT_ONCE: usize = 8;
@@ -32,9 +32,35 @@ impl std::fmt::Display for Missing {
     }
 }
 
+/// What somebody is going to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Everything that is asked for.
+    Acting,
+    /// Only look on.
+    LookingOn,
+}
+
+impl Mode {
+    fn needs(self, call: Call) -> bool {
+        match self {
+            Self::Acting => true,
+            Self::LookingOn => {
+                let rule = call.rule();
+                matches!(rule.verb, Verb::Get | Verb::List | Verb::Watch) && rule.when != When::LeaderElection
+            }
+        }
+    }
+}
+
 /// Everything that a configuration asks of the controller and that the API server will not let it do.
-pub async fn missing(api: &Api, config: &Config, limit: Duration) -> Result<Vec<Missing>, Failed> {
-    let needed: Vec<Call> = Call::needed(Who::Controller, config).collect();
+pub async fn missing(
+    api: &Api,
+    config: &Config,
+    mode: Mode,
+    limit: Duration,
+) -> Result<Vec<Missing>, Failed> {
+    let needed: Vec<Call> = Call::needed(Who::Controller, config).filter(|call| mode.needs(*call)).collect();
     let asked = stream::iter(needed).map(|call| async move {
         let scope = scope::of(call, config, api.namespaces());
         let allowed = is_allowed(api.client(), call, &scope, limit).await?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use knr_core::config::Config;
 
-use crate::controller::{self, Settings};
+use crate::controller::{self, Lead, Settings};
 use crate::shutdown;
 use crate::telemetry::{self, Output};
 
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// Kubeconfig, to run outside a cluster [default: the pod's service account, or what kubectl would use]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Say what would be done, and do nothing
+    /// Say what would be done, and do nothing: not even take the lease
     #[arg(long)]
     dry_run: bool,
     /// Namespace of the controller: of its lease and its ledger [default: that of the pod, or kube-system]
@@ -46,11 +46,17 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let stop = shutdown::on_signal()?;
     let named =
         Some(PathBuf::from(&config.kubernetes.kubeconfig)).filter(|path| !path.as_os_str().is_empty());
+    let leader_election = config.leader_election.enabled;
     let settings = Settings {
         kubeconfig: kubeconfig.or(named),
         config,
         file,
         demands,
+        lead: match (dry_run, leader_election) {
+            (true, _) => Lead::LookingOn,
+            (false, true) => Lead::ByLease,
+            (false, false) => Lead::Alone,
+        },
         namespace: namespace.unwrap_or_else(own_namespace),
         identity: unique(&identity.unwrap_or_else(machine)),
         telemetry,

@@ -130,8 +130,10 @@ impl Driver {
         let (now, began) = (self.clock.now(), Instant::now());
         let plan = self.engine.decide(now);
         self.pulse.beat();
-        let Plan { orders, questions, news, wake, withheld: _ } = plan;
-        self.metrics.decided(news.len(), began.elapsed());
+        let Plan { orders, questions, news, wake, considered, withheld: _ } = plan;
+        if considered > 0 {
+            self.metrics.decided(considered, began.elapsed());
+        }
         for (node, explanation) in &news {
             self.witness.news(node, explanation.as_ref());
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use knr_core::config::Config;
 use knr_core::engine::Engine;
-use knr_k8s::access;
+use knr_k8s::access::{self, Mode};
 use knr_k8s::act::Actor;
 use knr_k8s::api::{Api, Failed, Namespaces};
 use knr_k8s::lease::{Elected, Election, Leadership};
@@ -61,12 +61,24 @@ pub(crate) struct Settings {
     /// How this replica calls itself. No other may ever have the same name.
     pub(crate) identity: String,
     pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) lead: Lead,
     pub(crate) telemetry: Telemetry,
+}
+
+/// How this replica comes to lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lead {
+    /// By taking the lease.
+    ByLease,
+    /// At once: it is the only one.
+    Alone,
+    /// At once: it never writes, so it takes nothing away from one that does.
+    LookingOn,
 }
 
 /// Runs until it is told to stop.
 pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
-    let Settings { config, file, demands, namespace, identity, kubeconfig, telemetry } = settings;
+    let Settings { config, file, demands, namespace, identity, kubeconfig, lead, telemetry } = settings;
     let config = Arc::new(config);
     let (health, metrics) = (Health::new(), Arc::new(Metrics::new(config.metrics.per_node)));
     health.not_ready("starting");
@@ -75,7 +87,7 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     let client = knr_k8s::connect::client(kubeconfig.as_deref(), &agent).await?;
     let api = Api::new(client, Namespaces::of(&config, &namespace));
     health.not_ready("asking for permissions");
-    if !may_begin(&api, &config, &stop).await {
+    if !may_begin(&api, &config, lead, &stop).await {
         return Ok(if stop.is_cancelled() { ExitCode::SUCCESS } else { exit::FORBIDDEN.into() });
     }
     health.not_ready("reading the cluster");
@@ -85,7 +97,10 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
         let metrics = Arc::clone(&metrics);
         tokio::spawn(Reload { path, text, demands, config: edits, metrics, set_level }.run());
     }
-    let (leadership, elected) = elect(&api, &config, &identity, &stop);
+    let (leadership, elected) = match lead {
+        Lead::ByLease => elect(&api, &config, &identity, &stop),
+        Lead::Alone | Lead::LookingOn => (for_ever(), None),
+    };
     drive(Parts { api, config, health, metrics, identity, leadership, changed }, stop.clone()).await;
     if let Some(elected) = elected
         && let Err(error) = elected.release().await
@@ -136,11 +151,15 @@ async fn serve(
 }
 
 /// Asks the API server whether we may do what we are going to do. Says what is missing, all at once.
-async fn may_begin(api: &Api, config: &Config, stop: &CancellationToken) -> bool {
+async fn may_begin(api: &Api, config: &Config, lead: Lead, stop: &CancellationToken) -> bool {
     loop {
         let limit = config.kubernetes.request_timeout();
+        let mode = match lead {
+            Lead::ByLease | Lead::Alone => Mode::Acting,
+            Lead::LookingOn => Mode::LookingOn,
+        };
         let asked = tokio::select! {
-            asked = access::missing(api, config, limit) => asked,
+            asked = access::missing(api, config, mode, limit) => asked,
             () = stop.cancelled() => return false,
         };
         match asked {
@@ -170,21 +189,21 @@ async fn may_begin(api: &Api, config: &Config, stop: &CancellationToken) -> bool
     }
 }
 
-/// Stands for election, or leads for ever where there is none.
+/// Leadership that never ends.
+fn for_ever() -> watch::Receiver<Leadership> {
+    let (leads, leadership) = watch::channel(Leadership::Leading { until: Instant::now() + FAR_FUTURE });
+    // The channel must stay open, or it would look like the end of our leadership.
+    tokio::spawn(async move { leads.closed().await });
+    leadership
+}
+
+/// Stands for election.
 fn elect(
     api: &Api,
     config: &Config,
     identity: &str,
     stop: &CancellationToken,
 ) -> (watch::Receiver<Leadership>, Option<Elected>) {
-    if !config.leader_election.enabled {
-        let until = Instant::now() + FAR_FUTURE;
-        let (for_ever, leadership) = watch::channel(Leadership::Standby { holder: None });
-        for_ever.send_replace(Leadership::Leading { until });
-        // The channel must stay open, or it would look like the end of our leadership.
-        tokio::spawn(async move { for_ever.closed().await });
-        return (leadership, None);
-    }
     let stopped = stop.clone();
     let elected = Election {
         client: api.client().clone(),
