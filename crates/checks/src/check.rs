@@ -79,11 +79,17 @@ impl Trouble {
         Self::new(kind, format!("{words}{}", self.detail))
     }
 
-    /// Several at once: the first one decides on the kind.
-    pub(crate) fn all(troubles: Vec<Self>) -> Option<Self> {
-        let kind = troubles.first()?.kind;
-        let details: Vec<String> = troubles.into_iter().map(|trouble| trouble.detail).collect();
-        Some(Self::new(kind, details.join("; ")))
+    /// Two at once: the first one decides on the kind.
+    pub(crate) fn and(self, other: &Self) -> Self {
+        if self.detail == other.detail {
+            return self;
+        }
+        Self::new(self.kind, format!("{}; {}", self.detail, other.detail))
+    }
+
+    /// Several at once.
+    pub(crate) fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
+        troubles.into_iter().reduce(|all, next| all.and(&next))
     }
 }
 
@@ -172,7 +178,7 @@ kinds! {
     BadStatus "bad-status" "The answer has another status than expected.",
     NoAccess "no-access" "It is not known how to reach the API server, or as whom.",
     Api "api" "What the check needs to know could not be read from the API server.",
-    NotFound "not-found" "There is no such Service.",
+    NotFound "not-found" "The API server knows no such thing.",
     NoEndpoints "no-endpoints" "The Service has no ready pods.",
     NoClusterIp "no-cluster-ip" "The Service has no address of its own.",
     ServiceUnreachable "service-unreachable" "The `kubernetes` Service is out of reach.",
@@ -212,5 +218,7 @@ mod tests {
         let two = vec![Trouble::new(Kind::Refused, "a"), Trouble::new(Kind::Timeout, "b")];
         assert_eq!(Trouble::all(two), Some(Trouble::new(Kind::Refused, "a; b")));
         assert_eq!(Trouble::all(Vec::new()), None);
+        let same = vec![Trouble::new(Kind::Api, "a"), Trouble::new(Kind::Api, "a")];
+        assert_eq!(Trouble::all(same), Some(Trouble::new(Kind::Api, "a")));
     }
 }

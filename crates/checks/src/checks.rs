@@ -33,3 +33,6 @@ pub static ABOUT: [&About; 8] = [
     &file::ABOUT,
     &mtu::ABOUT,
 ];
+
+#[cfg(test)]
+mod tests;

@@ -66,19 +66,18 @@ async fn run_all(
     let limits = Limits { end, each: plan.check_timeout(), retries: plan.retries };
     let tasks: Vec<_> = checks
         .into_iter()
-        .map(|check| (check.clone(), tokio::spawn(persevere(check, limits, around.clone()))))
+        .map(|check| {
+            let (runs, around) = (check.clone(), around.clone());
+            (check, tokio::spawn(async move { tell(&*runs, persevere(&*runs, limits, around).await) }))
+        })
         .collect();
     let mut results = Vec::new();
     for (check, task) in tasks {
-        let tried = match timeout_at(end + GRACE, task).await {
-            Ok(Ok(tried)) => tried,
-            Ok(Err(crash)) => Tried::broken(Kind::Crashed, crash.to_string(), start),
-            Err(_) => {
-                let detail = format!("not done after {}", span(start.elapsed()));
-                Tried::broken(Kind::Deadline, detail, start)
-            }
-        };
-        results.push(tell(&*check, tried));
+        results.push(match timeout_at(end + GRACE, task).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(crash)) => tell(&*check, Tried::broken(Kind::Crashed, crash.to_string(), start)),
+            Err(_) => tell(&*check, Tried::too_late(start)),
+        });
     }
     results
 }
@@ -103,47 +102,46 @@ impl Tried {
     fn broken(kind: Kind, detail: String, start: Instant) -> Self {
         Self { outcome: Trouble::new(kind, detail).into(), took: start.elapsed() }
     }
+
+    fn too_late(start: Instant) -> Self {
+        Self::broken(Kind::Deadline, format!("not done after {}", span(start.elapsed())), start)
+    }
 }
 
 /// Tries a check until it does not fail, or has failed often enough, or there is no time left.
-async fn persevere(check: Arc<dyn Check>, limits: Limits, surroundings: Arc<Surroundings>) -> Tried {
-    let mut pause = FIRST_PAUSE;
-    let mut last: Option<Tried> = None;
-    for number in 1..=limits.retries.saturating_add(1) {
-        let start = Instant::now();
-        let whole = start + limits.each;
+async fn persevere(check: &dyn Check, limits: Limits, surroundings: Arc<Surroundings>) -> Tried {
+    let (mut number, mut pause) = (1, FIRST_PAUSE);
+    let mut before: Option<Tried> = None;
+    loop {
+        let whole = Instant::now() + limits.each;
         let cx = Context { deadline: whole.min(limits.end), surroundings: surroundings.clone() };
-        let mut tried = attempt(&*check, &cx).await;
+        let mut tried = attempt(check, &cx).await;
         let Outcome::Fail(trouble) = &mut tried.outcome else { return tried };
-        info!(
-            check = check.name(),
-            number,
-            kind = trouble.kind.word(),
-            detail = trouble.detail,
-            "try failed"
-        );
+        let is_cut_short = cx.deadline < whole && cx.deadline <= Instant::now();
         // A further try that was cut short says less than the one before.
-        if let Some(before) = last.take_if(|_| limits.end < whole) {
+        if let Some(before) = before.take_if(|_| is_cut_short) {
             return before;
         }
         if number > 1 {
             trouble.detail = format!("{} (tried {number} times)", trouble.detail);
         }
-        last = Some(tried);
         if number > limits.retries || Instant::now() + pause >= limits.end {
-            break;
+            return tried;
         }
+        let (kind, detail) = (trouble.kind.word(), &trouble.detail);
+        info!(check = check.name(), number, kind, detail, "check failed and is tried again");
+        before = Some(tried);
         sleep(pause).await;
+        number += 1;
         pause *= 2;
     }
-    last.unwrap_or_else(|| Tried::broken(Kind::Deadline, "never tried".to_owned(), limits.end))
 }
 
 async fn attempt(check: &dyn Check, cx: &Context) -> Tried {
     let start = Instant::now();
     match timeout_at(cx.deadline + GRACE, check.run(cx)).await {
         Ok(outcome) => Tried { outcome, took: start.elapsed() },
-        Err(_) => Tried::broken(Kind::Deadline, format!("not done after {}", span(start.elapsed())), start),
+        Err(_) => Tried::too_late(start),
     }
 }
 

@@ -64,9 +64,7 @@ impl Check for Network {
                 (Ok(service), Ok(pods)) => {
                     Outcome::Pass(std::iter::once(service).chain(pods).collect::<Vec<_>>().join("; "))
                 }
-                (Err(Outcome::Fail(service)), Err(Outcome::Fail(pods))) => {
-                    Trouble::new(service.kind, format!("{}; {}", service.detail, pods.detail)).into()
-                }
+                (Err(Outcome::Fail(service)), Err(Outcome::Fail(pods))) => service.and(&pods).into(),
                 // What failed says more than what was skipped.
                 (Err(failed @ Outcome::Fail(_)), _) => failed,
                 (_, Err(other)) | (Err(other), Ok(_)) => other,
@@ -110,7 +108,7 @@ impl Network {
             reach(service, &chosen, cx.deadline).await
         });
         let (notes, troubles): (Vec<_>, Vec<_>) = join_all(each).await.into_iter().partition(Result::is_ok);
-        match Trouble::all(troubles.into_iter().filter_map(Result::err).collect()) {
+        match Trouble::all(troubles.into_iter().filter_map(Result::err)) {
             Some(trouble) => Err(trouble.into()),
             None => Ok(notes.into_iter().flatten().collect()),
         }

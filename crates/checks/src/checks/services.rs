@@ -84,7 +84,7 @@ impl Services {
         let api = cx.surroundings.api.connect(cx.deadline).await.map_err(unread)?;
         let each = self.services.iter().map(|service| self.one(&api, service, cx.deadline));
         let (notes, troubles): (Vec<_>, Vec<_>) = join_all(each).await.into_iter().partition(Result::is_ok);
-        match Trouble::all(troubles.into_iter().filter_map(Result::err).collect()) {
+        match Trouble::all(troubles.into_iter().filter_map(Result::err)) {
             Some(trouble) => Err(trouble.into()),
             None => Ok(notes.into_iter().flatten().collect::<Vec<_>>().join("; ")),
         }
@@ -100,8 +100,7 @@ impl Services {
         let targets =
             targets(&spec).map_err(|why| Trouble::new(Kind::NoClusterIp, format!("{name} {why}")))?;
         let probes = targets.iter().map(|target| self.probe(target, deadline));
-        let troubles = join_all(probes).await.into_iter().filter_map(Result::err).collect();
-        match Trouble::all(troubles) {
+        match Trouble::all(join_all(probes).await.into_iter().filter_map(Result::err)) {
             Some(trouble) => {
                 let kind = trouble.kind;
                 Err(trouble.within(kind, &format!("{name}: ")))

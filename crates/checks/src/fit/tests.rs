@@ -106,14 +106,14 @@ fn numbers(mut seed: u64) -> impl FnMut(usize) -> usize {
 #[test]
 fn whatever_comes_it_fits_and_the_first_failure_is_told() {
     let alphabet = ['a', 'ß', '…', '𝄞', '"', '\\', '\n', '\u{1}', '\u{7f}', '字'];
-    for seed in 0..400 {
+    for seed in 0..150 {
         let mut number = numbers(seed);
         let mut text = |most: usize| -> String {
             let length = number(most + 1);
             (0..length).map(|_| alphabet[number(alphabet.len())]).collect()
         };
-        let most = [10, 300, 5000][usize::try_from(seed % 3).unwrap()];
-        let checks = (0..seed % 150).map(|index| {
+        let most = [10, 300, 2000][usize::try_from(seed % 3).unwrap()];
+        let checks = (0..seed).map(|index| {
             let name = format!("{index}-{}", text(20));
             match index % 3 {
                 0 => failed(&name, &text(most), &text(most)),

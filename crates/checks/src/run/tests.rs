@@ -130,6 +130,9 @@ async fn the_time_for_all_is_kept_and_some_of_it_is_left_for_the_report() {
 async fn what_a_whole_try_said_is_not_lost_to_one_that_was_cut_short() {
     let (results, tries, _) = play(&[Behaviour::FailThenWait], (10, 10, 1)).await;
     assert_eq!((words(&results), tries), (vec!["a refused: at once".to_owned()], vec![2]));
+    // Only what ended with the time was cut short.
+    let (results, tries, _) = play(&[Behaviour::Fail(2)], (10, 10, 2)).await;
+    assert_eq!((words(&results), tries), (vec!["a passed".to_owned()], vec![3]));
 }
 
 #[tokio::test(start_paused = true)]
