@@ -26,6 +26,8 @@ const usage = `usage:
   probe serve HOST:PORT           /bytes/N answers N bytes, everything else the host's name
   probe webhook HOST:PORT CERT KEY
                                   admit everything, mark it with the label lab/webhook=called
+  probe fill FILE BYTES           write that many bytes
+  probe end CODE TEXT             leave TEXT as the last words of a container, and end with CODE
 Every question is given up after PROBE_TIMEOUT (default 3s).
 `
 
@@ -45,6 +47,10 @@ func main() {
 		err = http.ListenAndServe(args[1], http.HandlerFunc(answer))
 	case "webhook":
 		err = http.ListenAndServeTLS(args[1], args[2], args[3], http.HandlerFunc(admit))
+	case "fill":
+		err = fill(args[1], args[2])
+	case "end":
+		err = end(args[1], args[2])
 	default:
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
@@ -144,6 +150,32 @@ type zeroes struct{}
 func (zeroes) Read(buffer []byte) (int, error) {
 	clear(buffer)
 	return len(buffer), nil
+}
+
+func fill(path, size string) error {
+	bytes, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.CopyN(file, zeroes{}, bytes)
+	return err
+}
+
+func end(code, words string) error {
+	number, err := strconv.Atoi(code)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile("/dev/termination-log", []byte(words), 0o644); err != nil {
+		return err
+	}
+	os.Exit(number)
+	return nil
 }
 
 // admit answers an AdmissionReview of the v1 API.
