@@ -133,6 +133,9 @@ fn container(stamp: &Stamp, config: &Config) -> Value {
     } else {
         container["command"] = json!(settings.command);
     }
+    if !settings.volume_mounts.is_empty() {
+        container["volumeMounts"] = json!(settings.volume_mounts);
+    }
     container
 }
 
@@ -213,6 +216,14 @@ mod tests {
         let spec = pod(yaml).spec.unwrap();
         let own = spec.init_containers.unwrap().remove(0).security_context.unwrap();
         assert_eq!((own.privileged, own.capabilities), (Some(true), None));
+    }
+
+    #[test]
+    fn volumes_are_mounted_where_the_user_says() {
+        let yaml = "worker: {volumes: [{name: v, emptyDir: {}}], volumeMounts: [{name: v, mountPath: /v}]}";
+        let spec = pod(yaml).spec.unwrap();
+        assert_eq!(spec.volumes.unwrap()[0].name, "v");
+        assert_eq!(spec.containers[0].volume_mounts.as_ref().unwrap()[0].mount_path, "/v");
     }
 
     #[test]
