@@ -8,6 +8,7 @@
 
 mod clock;
 mod driver;
+mod queue;
 mod readers;
 mod reload;
 mod watches;
@@ -33,6 +34,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cmd::Overrides;
 use crate::exit;
 use crate::telemetry::Telemetry;
 use clock::Clock;
@@ -55,8 +57,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// The file the configuration came from, and what it held.
     pub(crate) file: Option<(PathBuf, String)>,
-    /// What the command line demands, whatever the file says.
-    pub(crate) demands: fn(&mut Config),
+    /// What goes before the file.
+    pub(crate) overrides: Overrides,
     pub(crate) namespace: String,
     /// How this replica calls itself. No other may ever have the same name.
     pub(crate) identity: String,
@@ -78,11 +80,13 @@ pub(crate) enum Lead {
 
 /// Runs until it is told to stop.
 pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
-    let Settings { config, file, demands, namespace, identity, kubeconfig, lead, telemetry } = settings;
+    let Settings { config, file, overrides, namespace, identity, kubeconfig, lead, telemetry } = settings;
     let config = Arc::new(config);
     let (health, metrics) = (Health::new(), Arc::new(Metrics::new(config.metrics.per_node)));
     health.not_ready("starting");
-    let servers = serve(&config, &metrics, &health, &stop).await?;
+    // Until the very end: whoever asks meanwhile is told that we are stopping.
+    let over = CancellationToken::new();
+    let servers = serve(&config, &metrics, &health, &over).await?;
     let agent = format!("kube-node-ready/{} ({identity})", env!("CARGO_PKG_VERSION"));
     let client = knr_k8s::connect::client(kubeconfig.as_deref(), &agent).await?;
     let api = Api::new(client, Namespaces::of(&config, &namespace));
@@ -95,7 +99,7 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     if let Some((path, text)) = file {
         let set_level = Box::new(move |config: &Config| telemetry.set_level(config.logging.level));
         let metrics = Arc::clone(&metrics);
-        tokio::spawn(Reload { path, text, demands, config: edits, metrics, set_level }.run());
+        tokio::spawn(Reload { path, text, overrides, config: edits, metrics, set_level }.run());
     }
     let (leadership, elected) = match lead {
         Lead::ByLease => elect(&api, &config, &identity, &stop),
@@ -107,6 +111,7 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     {
         tracing::warn!(%error, "the lease was not given back; others wait until it has expired");
     }
+    over.cancel();
     for server in servers {
         let _ = server.await;
     }
@@ -119,7 +124,7 @@ async fn serve(
     config: &Config,
     metrics: &Arc<Metrics>,
     health: &Health,
-    stop: &CancellationToken,
+    over: &CancellationToken,
 ) -> Result<Vec<JoinHandle<()>>> {
     let metrics = config.metrics.enabled.then(|| Arc::clone(metrics));
     let (of_metrics, of_health) = (config.metrics.port, config.health.port);
@@ -142,9 +147,9 @@ async fn serve(
                 })?
             }
         };
-        let stopped = stop.clone();
+        let over = over.clone();
         servers.push(tokio::spawn(async move {
-            knr_web::serve(listener, router, async move { stopped.cancelled().await }).await;
+            knr_web::serve(listener, router, async move { over.cancelled().await }).await;
         }));
     }
     Ok(servers)

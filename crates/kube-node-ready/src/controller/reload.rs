@@ -8,6 +8,8 @@ use knr_core::config::Config;
 use knr_web::{ConfigReload, Metrics};
 use tokio::sync::watch;
 
+use crate::cmd::Overrides;
+
 /// How often the file is looked at. Kubernetes swaps a mounted file by a link, of which a watch on the file sees nothing.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -18,7 +20,7 @@ struct Fixed {
     keep: fn(&mut Config, &Config),
 }
 
-const FIXED: [Fixed; 6] = [
+const FIXED: [Fixed; 7] = [
     Fixed {
         key: "worker.namespace",
         differs: |a, b| a.worker.namespace != b.worker.namespace,
@@ -45,6 +47,11 @@ const FIXED: [Fixed; 6] = [
         keep: |new, old| new.health.port = old.health.port,
     },
     Fixed {
+        key: "logging.format",
+        differs: |a, b| a.logging.format != b.logging.format,
+        keep: |new, old| new.logging.format = old.logging.format,
+    },
+    Fixed {
         key: "kubernetes.kubeconfig",
         differs: |a, b| a.kubernetes.kubeconfig != b.kubernetes.kubeconfig,
         keep: |new, old| new.kubernetes.kubeconfig.clone_from(&old.kubernetes.kubeconfig),
@@ -56,8 +63,8 @@ pub(super) struct Reload {
     pub(super) path: PathBuf,
     /// What the file held when the process was started.
     pub(super) text: String,
-    /// What the command line demands, whatever the file says.
-    pub(super) demands: fn(&mut Config),
+    /// What goes before the file.
+    pub(super) overrides: Overrides,
     pub(super) config: watch::Sender<Arc<Config>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) set_level: Box<dyn Fn(&Config) + Send>,
@@ -79,7 +86,7 @@ impl Reload {
     }
 
     fn take_up(&self, text: &str) {
-        let mut config = match Config::parse(text) {
+        let mut config = match Config::parse(text).and_then(|file| self.overrides.apply(file)) {
             Ok(config) => config,
             Err(problems) => {
                 self.metrics.config_reload(ConfigReload::Rejected);
@@ -90,7 +97,6 @@ impl Reload {
                 return;
             }
         };
-        (self.demands)(&mut config);
         let old = Arc::clone(&self.config.borrow());
         let fixed: Vec<&str> = keep_what_is_fixed(&mut config, &old);
         if !fixed.is_empty() {
@@ -125,7 +131,8 @@ mod tests {
         let old = config("");
         let mut new = config(
             "worker: {namespace: other}\nhealth: {port: 1}\nmetrics: {port: 2, enabled: false}\n\
-             leaderElection: {leaseName: x}\nkubernetes: {kubeconfig: /k}\nreconciliation: {maxRetries: 9}",
+             leaderElection: {leaseName: x}\nkubernetes: {kubeconfig: /k}\nlogging: {format: console}\n\
+             reconciliation: {maxRetries: 9}",
         );
         let named = keep_what_is_fixed(&mut new, &old);
         assert_eq!(named.len(), FIXED.len(), "{named:?}");
@@ -135,10 +142,12 @@ mod tests {
 
     fn reload() -> (Reload, watch::Receiver<Arc<Config>>) {
         let (config, changes) = watch::channel(Arc::new(Config::default()));
+        let environment = [("CHECK_TIMEOUT".to_owned(), "7s".to_owned())];
+        let overrides = Overrides::of(environment.into()).and(|config| config.reconciliation.dry_run = true);
         let reload = Reload {
             path: "config.yaml".into(),
             text: String::new(),
-            demands: |config| config.reconciliation.dry_run = true,
+            overrides,
             config,
             metrics: Arc::new(Metrics::new(false)),
             set_level: Box::new(|_| {}),
@@ -150,10 +159,13 @@ mod tests {
     fn a_wrong_file_changes_nothing_and_a_mended_one_does() {
         let (reload, changes) = reload();
         reload.take_up("reconciliation: {maxRetries: many}");
+        // Wrong only together with the environment.
+        reload.take_up("worker: {timeoutSeconds: 5, checkTimeoutSeconds: 5}");
         assert!(!changes.has_changed().unwrap());
         reload.take_up("reconciliation: {maxRetries: 3}");
         let now = changes.borrow();
         assert_eq!(now.reconciliation.max_retries, 3);
         assert!(now.reconciliation.dry_run, "the command line goes before the file");
+        assert_eq!(now.worker.check_timeout_seconds, 7, "and so does the environment");
     }
 }
