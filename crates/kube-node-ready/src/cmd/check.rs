@@ -12,7 +12,7 @@ use knr_core::config::{Level, LogFormat};
 use knr_core::names;
 use knr_core::report::{CheckOutcome, Report};
 
-use super::worker;
+use super::{Overrides, worker};
 use crate::exit;
 use crate::telemetry::{self, Output};
 
@@ -56,7 +56,7 @@ enum Form {
 /// Runs the checks and prints how they went.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Args { config, kubeconfig, node, output, verbose } = args;
-    let prepared = match worker::read(config.as_deref(), &worker::environment()) {
+    let prepared = match worker::read(config.as_deref(), &Overrides::from_environment()) {
         Ok(prepared) => prepared,
         Err(error) => {
             anstream::eprintln!("error: {error:#}");

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use knr_core::config::Config;
 
+use super::{Loaded, Overrides};
 use crate::controller::{self, Lead, Settings};
 use crate::shutdown;
 use crate::telemetry::{self, Output};
@@ -37,11 +38,10 @@ pub(crate) struct Args {
 /// Runs the controller.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Args { config, kubeconfig, dry_run, namespace, identity } = args;
-    let (mut config, file) = super::load(config.as_deref())?;
     let demands: fn(&mut Config) =
         if dry_run { |config| config.reconciliation.dry_run = true } else { |_| {} };
-    demands(&mut config);
-    let format = file.is_some().then_some(config.logging.format);
+    let overrides = Overrides::from_environment().and(demands);
+    let Loaded { config, file, format } = overrides.load(config.as_deref())?;
     let telemetry = telemetry::init(config.logging.level, format, Output::Stdout)?;
     let stop = shutdown::on_signal()?;
     let named =
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         kubeconfig: kubeconfig.or(named),
         config,
         file,
-        demands,
+        overrides,
         lead: match (dry_run, leader_election) {
             (true, _) => Lead::LookingOn,
             (false, true) => Lead::ByLease,

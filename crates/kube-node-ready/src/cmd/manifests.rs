@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use knr_k8s::api::Namespaces;
 use knr_k8s::rbac;
 
+use super::{Loaded, Overrides};
+
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -33,7 +35,7 @@ struct Rbac {
 /// Prints the objects.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let What::Rbac(Rbac { config, namespace }) = args.what;
-    let (config, _) = super::load(config.as_deref())?;
+    let Loaded { config, .. } = Overrides::from_environment().load(config.as_deref())?;
     let objects = rbac::manifests(&config, &Namespaces::of(&config, &namespace));
     for object in objects {
         let text = serde_saphyr::to_string(&object).context("an object cannot be written as YAML")?;

@@ -5,12 +5,15 @@ mod controller;
 mod manifests;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use knr_core::config::Config;
+use knr_core::config::{Config, LogFormat, Problems};
+
+const LOG_FORMAT: &str = "LOG_FORMAT";
 
 /// Keeps new Kubernetes nodes closed until they have proven that they can do their work.
 #[derive(Debug, Parser)]
@@ -42,14 +45,75 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// A configuration file, and what it holds. Without one: the defaults.
-fn load(path: Option<&Path>) -> Result<(Config, Option<(PathBuf, String)>)> {
-    let Some(path) = path else { return Ok((Config::default(), None)) };
-    let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("the configuration {shown} cannot be read"))?;
-    let config = Config::parse(&text).with_context(|| format!("the configuration {shown} is wrong"))?;
-    Ok((config, Some((path.to_owned(), text))))
+/// What goes before the configuration file: the environment, and then the command line.
+#[derive(Debug, Clone)]
+pub(crate) struct Overrides {
+    environment: BTreeMap<String, String>,
+    demands: fn(&mut Config),
+}
+
+/// A configuration, and where it came from.
+#[derive(Debug)]
+struct Loaded {
+    config: Config,
+    /// The file and what it held, if there is one.
+    file: Option<(PathBuf, String)>,
+    /// How to log, if anybody has said so.
+    format: Option<LogFormat>,
+}
+
+impl Overrides {
+    /// The environment of this process alone.
+    fn from_environment() -> Self {
+        Self::of(environment())
+    }
+
+    /// These variables alone.
+    pub(crate) fn of(environment: BTreeMap<String, String>) -> Self {
+        Self { environment, demands: |_| {} }
+    }
+
+    /// With what the command line demands.
+    pub(crate) fn and(self, demands: fn(&mut Config)) -> Self {
+        Self { demands, ..self }
+    }
+
+    /// What holds if a file says this.
+    pub(crate) fn apply(&self, file: Config) -> Result<Config, Problems> {
+        let mut config = Config::from_environment(file, &self.environment)?;
+        (self.demands)(&mut config);
+        Ok(config)
+    }
+
+    /// Reads a configuration file; without one there are the defaults.
+    fn load(&self, path: Option<&Path>) -> Result<Loaded> {
+        let (config, file) = match path {
+            None => (Config::default(), None),
+            Some(path) => {
+                let shown = path.display();
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("the configuration {shown} cannot be read"))?;
+                let config =
+                    Config::parse(&text).with_context(|| format!("the configuration {shown} is wrong"))?;
+                (config, Some((path.to_owned(), text)))
+            }
+        };
+        let config = self.apply(config).context("the environment is wrong")?;
+        let says_how = file.is_some() || self.variable(LOG_FORMAT).is_some();
+        Ok(Loaded { format: says_how.then_some(config.logging.format), config, file })
+    }
+
+    /// A variable that is set and not empty.
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str).filter(|text| !text.is_empty())
+    }
+}
+
+/// The environment, without what is no text.
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `kube-node-ready worker`: runs the checks on a node and reports.
 
-use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,16 +7,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use knr_checks::{ApiAccess, fit};
-use knr_core::config::{CheckPlan, Config, Level, LogFormat};
+use knr_core::config::{CheckPlan, Level, LogFormat};
 use knr_core::names;
 use knr_core::report::Report;
 
+use super::{Loaded, Overrides};
 use crate::telemetry::{self, Output};
 use crate::{exit, shutdown};
 
 /// Where a container leaves its last words, unless its pod says otherwise.
 const TERMINATION_LOG: &str = "/dev/termination-log";
-const LOG_FORMAT: &str = "LOG_FORMAT";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -56,16 +55,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
 
 /// Reads what is to be checked, and begins to log.
 fn prepare(config: Option<&Path>) -> Result<CheckPlan> {
-    let Prepared { plan, level, format } = read(config, &environment())?;
+    let Prepared { plan, level, format } = read(config, &Overrides::from_environment())?;
     telemetry::init(level, format, Output::Stdout)?;
     Ok(plan)
-}
-
-/// The environment, without what is no text.
-pub(super) fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }
 
 /// What is to be checked, and how to log about it.
@@ -77,17 +69,15 @@ pub(super) struct Prepared {
 }
 
 /// What the controller handed over, or else what the file and the environment say.
-pub(super) fn read(config: Option<&Path>, environment: &BTreeMap<String, String>) -> Result<Prepared> {
-    let (config, file) = super::load(config)?;
-    let config = Config::from_environment(config, environment).context("the environment is wrong")?;
-    let plan = match environment.get(names::CHECKS_VARIABLE).filter(|text| !text.is_empty()) {
+pub(super) fn read(config: Option<&Path>, overrides: &Overrides) -> Result<Prepared> {
+    let Loaded { config, format, .. } = overrides.load(config)?;
+    let plan = match overrides.variable(names::CHECKS_VARIABLE) {
         Some(text) => {
             CheckPlan::parse(text).with_context(|| format!("{} is wrong", names::CHECKS_VARIABLE))?
         }
         None => config.worker.check_plan(),
     };
-    let says_how = file.is_some() || environment.get(LOG_FORMAT).is_some_and(|format| !format.is_empty());
-    Ok(Prepared { plan, level: config.logging.level, format: says_how.then_some(config.logging.format) })
+    Ok(Prepared { plan, level: config.logging.level, format })
 }
 
 async fn carry_out(plan: &CheckPlan, node: Option<&str>) -> Result<(Report, u8)> {
@@ -126,8 +116,8 @@ fn leave(report: &str, path: Option<&Path>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn with(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+    fn with(pairs: &[(&str, &str)]) -> Overrides {
+        Overrides::of(pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
     #[test]
@@ -153,7 +143,7 @@ mod tests {
 
     #[test]
     fn bad_input_is_told() {
-        let said = |environment| format!("{:#}", read(None, &environment).unwrap_err());
+        let said = |overrides| format!("{:#}", read(None, &overrides).unwrap_err());
         let bad = said(with(&[(names::CHECKS_VARIABLE, "{")]));
         assert!(bad.starts_with("KUBE_NODE_READY_CHECKS is wrong: EOF"), "{bad}");
         assert!(said(with(&[("CHECK_TIMEOUT", "x")])).contains("CHECK_TIMEOUT"));
