@@ -61,9 +61,10 @@ mutants: setup $(MUTANTS) ## break the rules in every small way and see that a t
 	$(MUTANTS) mutants -p knr-core --iterate --test-package knr-core,knr-sim -C=--lib -C=--test='*'
 
 .PHONY: generate
-generate: setup ## write docs/config.md, docs/config.schema.json and docs/metrics.md anew, from the code
+generate: setup ## write what is generated in docs/ anew, from the code
 	$(CARGO) run --quiet -p knr-core --example generate
 	$(CARGO) run --quiet -p knr-web --example document
+	GENERATE=1 $(CARGO) test --quiet -p kube-node-ready --bins reference::the_reference_is_up_to_date
 
 .PHONY: test-lab
 test-lab: setup ## run the tests on real clusters; needs root

@@ -17,6 +17,10 @@ const FALLBACK_NAMESPACE: &str = "kube-system";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Environment variables of docs/config.md go before the file.\n\nExit codes: 0 it was told to stop and did, 1 \
+                        something failed, 2 the configuration is wrong, 3 a permission is missing."
+)]
 pub(crate) struct Args {
     /// Configuration file; a change of it is taken up without a restart
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]

@@ -23,6 +23,9 @@ enum What {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 the objects were printed, 1 something failed, 2 the configuration is wrong."
+)]
 struct Rbac {
     /// Configuration file: what is switched off in it needs no permission
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]

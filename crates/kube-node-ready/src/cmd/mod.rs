@@ -3,6 +3,8 @@
 mod check;
 mod controller;
 mod manifests;
+#[cfg(test)]
+mod reference;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -125,5 +127,53 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    fn in_checkout(path: &str) -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        std::fs::read_to_string(root.join(path)).unwrap()
+    }
+
+    /// Prose has a space after its `#`, a key has none.
+    fn with_comments_taken_off(text: &str) -> String {
+        let uncommented = |line: &str| match line.split_once('#') {
+            Some((margin, key)) if margin.trim().is_empty() && !key.starts_with(' ') => {
+                format!("{margin}{key}")
+            }
+            Some((margin, item)) if margin.trim().is_empty() && item.starts_with("  ") => {
+                format!("{margin}{item}")
+            }
+            _ => line.to_owned(),
+        };
+        text.lines().map(uncommented).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_example_changes_nothing_and_shows_every_key() {
+        let example = in_checkout("examples/controller-config.yaml");
+        assert_eq!(Config::parse(&example).unwrap(), Config::default());
+        let whole = with_comments_taken_off(&example);
+        Config::parse(&whole).unwrap_or_else(|problems| panic!("{problems}\n{whole}"));
+        let schema: serde_json::Value =
+            serde_json::from_str(&in_checkout("docs/config.schema.json")).unwrap();
+        for key in keys(&schema) {
+            let is_there = whole.lines().any(|line| {
+                let line = line.split('#').next().unwrap_or_default();
+                line.match_indices(&format!("{key}:"))
+                    .any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric))
+            });
+            assert!(is_there, "{key} is not in the example");
+        }
+    }
+
+    /// All keys that a schema knows, at any depth.
+    fn keys(schema: &serde_json::Value) -> Vec<&str> {
+        let below = match schema {
+            serde_json::Value::Object(map) => map.values().flat_map(keys).collect(),
+            serde_json::Value::Array(list) => list.iter().flat_map(keys).collect(),
+            _ => Vec::new(),
+        };
+        let own = schema["properties"].as_object().into_iter().flat_map(|own| own.keys().map(String::as_str));
+        own.chain(below).collect()
     }
 }
