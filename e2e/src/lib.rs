@@ -1,1 +1,58 @@
-//! The product on a real cluster.
+//! The product on real clusters.
+//!
+//! ```no_run
+//! use knr_e2e::{Cluster, Config, Controller};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let cluster = Cluster::start("example", 1)?;
+//! let controller = Controller::start(&cluster, &Config::new(), "a")?;
+//! let node = cluster.join("n2")?;
+//! node.wait_until_open()?;
+//! controller.terminate()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`cluster`](Cluster) | a cluster with the product's image, namespace and permissions; patience, and stories of failures |
+//! | [`config`](Config) | the product's configuration, with defaults for tests |
+//! | [`controller`](Controller) | one replica as a process that can be killed, frozen and cut off |
+//! | [`deployment`](Deployment) | the same in pods |
+//! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
+//! | [`door_log`](DoorLog) | how the gate of a node stood over time |
+//! | [`hold`](Hold) | workers that run for as long as a test wants |
+//! | [`writes`](Write) | what the product wrote, from the audit log |
+//! | [`forwarder`](Forwarder), [`api`](Api), [`http`](Answer), [`metrics`](Metrics), [`product`] | smaller things |
+
+mod api;
+mod cluster;
+mod config;
+mod controller;
+mod deployment;
+mod fakes;
+mod forwarder;
+mod http;
+mod metrics;
+mod node;
+pub mod product;
+mod story;
+mod writes;
+
+pub use api::Api;
+pub use cluster::{Cluster, NAMESPACE};
+pub use config::Config;
+pub use controller::{ACCOUNT, Controller};
+pub use deployment::Deployment;
+pub use fakes::LONG_GRACE;
+pub use forwarder::{Forwarder, Outage};
+pub use http::{Answer, get};
+pub use metrics::Metrics;
+pub use node::{Condition, GATE, Node, NodeEvent};
+pub use story::PATIENCE;
+pub use writes::Write;
+
+/// The examples of the README must compile too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,133 @@
+//! A cluster in which the product can run.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use fs_err as fs;
+use lab::{Home, Lab, LabBuilder, Program, TemporaryLab};
+
+use crate::api::Api;
+use crate::config::Config;
+use crate::node::{GATE, Node};
+use crate::product;
+use crate::writes::named;
+
+/// Where the product and its workers live.
+pub const NAMESPACE: &str = "kube-node-ready";
+/// What may run there is restricted as far as Kubernetes can restrict it.
+const SETTING: &str = "apiVersion: v1
+kind: Namespace
+metadata: { name: kube-node-ready, labels: { pod-security.kubernetes.io/enforce: restricted } }
+";
+
+/// A real cluster that has the product's image, its namespace and its permissions, and goes down with the test.
+///
+/// Everything a [`Lab`] can do, it can do as well.
+#[derive(Debug)]
+pub struct Cluster {
+    api: Api,
+    /// What was granted last, as the product printed it.
+    permitted: Mutex<String>,
+    /// The replicas on this machine, for the story of a failure.
+    replicas: Mutex<Vec<(String, Program)>>,
+    /// Goes last.
+    lab: TemporaryLab,
+}
+
+impl Cluster {
+    /// A fresh cluster with nodes n1, n2, ... that have no gate. Every test needs a name of its own.
+    pub fn start(name: &str, nodes: u8) -> Result<Self> {
+        Self::start_with(name, |lab| lab.nodes(nodes))
+    }
+
+    /// The same, with a say in what the lab is like.
+    pub fn start_with(name: &str, shape: impl FnOnce(LabBuilder) -> LabBuilder) -> Result<Self> {
+        let image = product::image()?;
+        let lab = shape(Lab::builder(&Home::from_env()?, &lab_name(name))).temporary()?;
+        lab.load_image(&image)?;
+        lab.apply(SETTING)?;
+        let api = Api::open(&lab.kubeconfig())?;
+        let cluster = Self { api, permitted: Mutex::default(), replicas: Mutex::default(), lab };
+        cluster.permit(&Config::new())?;
+        Ok(cluster)
+    }
+
+    /// The API server in the eyes of somebody who may do anything.
+    #[must_use]
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Grants what the product says it needs with this configuration. What was granted before stays granted.
+    pub fn permit(&self, config: &Config) -> Result<()> {
+        let file = self.folder().join("permit.yaml");
+        let mut permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
+        fs::write(&file, config.text())?;
+        let needed = product::run(
+            ["manifests", "rbac", "--namespace", NAMESPACE, "--config"].map(Into::into).iter().chain([&file]),
+        )?;
+        if *permitted != needed {
+            self.apply(&needed).context("the permissions that the product prints")?;
+            *permitted = needed;
+        }
+        Ok(())
+    }
+
+    /// Switches on a node that has the gate from its first moment, and waits until it is Ready.
+    pub fn join(&self, name: &str) -> Result<Node<'_>> {
+        self.join_with(name, &[GATE])
+    }
+
+    /// The same with these taints, in this order: `key=value:Effect`.
+    pub fn join_with(&self, name: &str, taints: &[&str]) -> Result<Node<'_>> {
+        let mut node = self.add_node(name);
+        for taint in taints {
+            node = node.taint(taint.parse()?);
+        }
+        node.start()?;
+        self.node(name)
+    }
+
+    /// What the cluster shows of a node.
+    pub fn node(&self, name: &str) -> Result<Node<'_>> {
+        Node::open(self, name)
+    }
+
+    /// Which replica holds the lease, if any does.
+    pub fn leader(&self) -> Result<Option<String>> {
+        let path =
+            format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/kube-node-ready-controller");
+        let lease = self.api.find(&path)?.unwrap_or_default();
+        let holder = lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
+        Ok(holder.map(|holder| named(holder).to_owned()))
+    }
+
+    /// Remembers a replica for the story of a failure.
+    pub(crate) fn add_replica(&self, name: &str, program: Program) {
+        let mut replicas = self.replicas.lock().unwrap_or_else(PoisonError::into_inner);
+        replicas.retain(|(known, _)| known != name);
+        replicas.push((name.to_owned(), program));
+    }
+
+    pub(crate) fn replicas(&self) -> Vec<(String, Program)> {
+        self.replicas.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Deref for Cluster {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.lab
+    }
+}
+
+/// Clashes neither with labs of a person nor with those of another checkout, and is the same in every run, so that what an
+/// interrupted run left is found.
+fn lab_name(name: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    env!("CARGO_MANIFEST_DIR").hash(&mut hasher);
+    format!("e2e-{:06x}-{name}", hasher.finish() & 0xff_ffff)
+}

@@ -1,0 +1,249 @@
+//! What the cluster shows of one node. Public names are spelled out here once more: the product must not change them by mistake.
+
+use anyhow::{Context, Result, ensure};
+use lab::Lab;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NAMESPACE};
+
+/// The taint of the verification gate.
+pub const GATE: &str = "node-ready/unverified=true:NoSchedule";
+/// The beginning of every name the product puts on a node.
+pub(crate) const OWN_NAMES: &str = "node-ready/";
+/// The condition the product puts on a node.
+pub(crate) const CONDITION: &str = "NodeReadyVerified";
+pub(crate) const GATE_KEY: &str = "node-ready/unverified";
+const LABEL: &str = "node-ready/verified";
+const STATE: &str = "node-ready/state";
+const WORKER_NODE: &str = "node-ready/node";
+/// Taints that Kubernetes puts on nodes and takes away again by itself.
+const OF_KUBERNETES: &str = "node.kubernetes.io/";
+
+/// A node, real or simulated, that was there once. Every question is put to the API server anew.
+#[derive(Debug, Clone)]
+pub struct Node<'c> {
+    cluster: &'c Cluster,
+    name: String,
+    uid: String,
+}
+
+/// A condition of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// Something that was told about a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEvent {
+    /// `Normal` or `Warning`.
+    pub kind: String,
+    /// One word.
+    pub reason: String,
+    /// A sentence.
+    pub note: String,
+    /// Who told it.
+    pub reporter: String,
+}
+
+impl<'c> Node<'c> {
+    pub(crate) fn open(cluster: &'c Cluster, name: &str) -> Result<Self> {
+        Self::from_object(cluster, &cluster.api().get(&format!("/api/v1/nodes/{name}"))?)
+    }
+
+    pub(crate) fn from_object(cluster: &'c Cluster, object: &Value) -> Result<Self> {
+        let field = |name: &str| -> Result<String> {
+            Ok(object["metadata"][name].as_str().with_context(|| format!("no {name}: {object}"))?.to_owned())
+        };
+        Ok(Self { cluster, name: field("name")?, uid: field("uid")? })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its UID when it was looked up.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    pub(crate) fn cluster(&self) -> &'c Cluster {
+        self.cluster
+    }
+
+    /// Its machine, which can be broken, restarted and switched off.
+    pub fn machine(&self) -> Result<lab::Node> {
+        Lab::node(self.cluster, &self.name)
+    }
+
+    /// Whether it is still there, and still the same.
+    pub fn exists(&self) -> Result<bool> {
+        let object = self.cluster.api().find(&self.path())?;
+        Ok(object.is_some_and(|object| object["metadata"]["uid"] == self.uid.as_str()))
+    }
+
+    /// The whole object.
+    pub fn object(&self) -> Result<Value> {
+        self.cluster.api().get(&self.path())
+    }
+
+    /// Its taints in their order, as `key=value:Effect`, without those that Kubernetes puts there by itself.
+    pub fn taints(&self) -> Result<Vec<String>> {
+        Ok(taints(&self.object()?, |key| !key.starts_with(OF_KUBERNETES)))
+    }
+
+    /// Whether it has no verification gate.
+    pub fn is_open(&self) -> Result<bool> {
+        Ok(taints(&self.object()?, |key| key == GATE_KEY).is_empty())
+    }
+
+    /// Whether it has no verification gate and the label of a node that passed.
+    pub fn is_verified(&self) -> Result<bool> {
+        let object = self.object()?;
+        Ok(taints(&object, |key| key == GATE_KEY).is_empty() && object["metadata"]["labels"][LABEL] == "true")
+    }
+
+    /// One of its labels.
+    pub fn label(&self, key: &str) -> Result<Option<String>> {
+        Ok(self.object()?["metadata"]["labels"][key].as_str().map(str::to_owned))
+    }
+
+    /// One of its annotations.
+    pub fn annotation(&self, key: &str) -> Result<Option<String>> {
+        Ok(self.object()?["metadata"]["annotations"][key].as_str().map(str::to_owned))
+    }
+
+    /// What the product keeps on it, or null.
+    pub fn state(&self) -> Result<Value> {
+        Ok(match self.annotation(STATE)? {
+            Some(text) => serde_json::from_str(&text).context(text)?,
+            None => Value::Null,
+        })
+    }
+
+    /// What the product says of it to people and other controllers.
+    pub fn condition(&self) -> Result<Option<Condition>> {
+        let object = self.object()?;
+        let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        Ok(conditions.find(|condition| condition["type"] == CONDITION).map(|condition| Condition {
+            status: text(&condition["status"]),
+            reason: text(&condition["reason"]),
+            message: text(&condition["message"]),
+        }))
+    }
+
+    /// What was told about it, by anybody.
+    pub fn events(&self) -> Result<Vec<NodeEvent>> {
+        let events = self.cluster.api().list("/apis/events.k8s.io/v1/events")?;
+        let about = |event: &&Value| {
+            event["regarding"]["kind"] == "Node" && event["regarding"]["name"] == self.name.as_str()
+        };
+        Ok(events
+            .iter()
+            .filter(about)
+            .map(|event| NodeEvent {
+                kind: text(&event["type"]),
+                reason: text(&event["reason"]),
+                note: text(&event["note"]),
+                reporter: text(&event["reportingController"]),
+            })
+            .collect())
+    }
+
+    /// Its worker pods, which can be one at the most.
+    pub fn workers(&self) -> Result<Vec<Value>> {
+        let mut pods = self.cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods"))?;
+        pods.retain(|pod| pod["metadata"]["annotations"][WORKER_NODE] == self.name.as_str());
+        Ok(pods)
+    }
+
+    /// Looks until its only worker is a pod in this phase, and gives the worker.
+    #[track_caller]
+    pub fn wait_for_worker(&self, phase: &str) -> Result<Value> {
+        self.cluster.wait_for(&format!("the worker of {} to be {phase}", self.name), || {
+            let mut workers = self.workers()?;
+            ensure!(workers.len() == 1, "there are {}", workers.len());
+            ensure!(workers[0]["status"]["phase"] == phase, "it is {}", workers[0]["status"]["phase"]);
+            Ok(workers.pop())
+        })
+    }
+
+    /// Changes it as somebody with all rights would, by a merge patch.
+    pub fn patch(&self, patch: &Value) -> Result<Value> {
+        self.cluster.api().patch(&self.path(), patch)
+    }
+
+    /// Puts the gate on it, and takes every other taint off, as if it had just joined.
+    pub fn close(&self) -> Result<()> {
+        let gate = json!({ "key": GATE_KEY, "value": "true", "effect": "NoSchedule" });
+        self.patch(&json!({ "spec": { "taints": [gate] } })).map(drop)
+    }
+
+    /// Deletes the Node object, not its machine.
+    pub fn delete(&self) -> Result<()> {
+        self.cluster.api().delete(&self.path())
+    }
+
+    /// Looks until it has no verification gate.
+    #[track_caller]
+    pub fn wait_until_open(&self) -> Result<()> {
+        self.cluster.eventually(&format!("the gate of {} to open", self.name), || self.is_open())
+    }
+
+    /// Looks until a field of its state has this value.
+    #[track_caller]
+    pub fn wait_for_state(&self, field: &str, value: impl Into<Value>) -> Result<()> {
+        let value = value.into();
+        self.cluster.wait_for(&format!("{field} to be {value} in the state of {}", self.name), || {
+            let state = self.state()?;
+            ensure!(state[field] == value, "it is {}", state[field]);
+            Ok(Some(()))
+        })
+    }
+
+    fn path(&self) -> String {
+        format!("/api/v1/nodes/{}", self.name)
+    }
+}
+
+/// The taints of a node object in their order, as `key=value:Effect`.
+pub(crate) fn taints(node: &Value, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+    taints
+        .filter(|taint| taint["key"].as_str().is_some_and(&wanted))
+        .map(|taint| {
+            let value = taint["value"].as_str().filter(|value| !value.is_empty());
+            let value = value.map(|value| format!("={value}")).unwrap_or_default();
+            format!("{}{value}:{}", text(&taint["key"]), text(&taint["effect"]))
+        })
+        .collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn taints_keep_their_order_and_look_as_people_write_them() {
+        let node = json!({ "spec": { "taints": [
+            { "key": "z", "effect": "NoExecute" }, { "key": "a", "value": "b", "effect": "NoSchedule" },
+        ]}});
+        assert_eq!(taints(&node, |_| true), ["z:NoExecute", "a=b:NoSchedule"]);
+        assert_eq!(taints(&node, |key| key == "a"), ["a=b:NoSchedule"]);
+        assert_eq!(taints(&json!({}), |_| true), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,101 @@
+//! What the product wrote, as the API server's audit log has it.
+
+use std::fmt;
+
+use anyhow::Result;
+use knr_core::action::worker_name;
+use lab::AuditEvent;
+
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::controller::ACCOUNT;
+use crate::node::Node;
+
+/// A request of the product's controller that was meant to change something, also if it was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Which replica sent it.
+    pub replica: String,
+    /// create, update, patch, delete.
+    pub verb: String,
+    /// The kind of object, in plural, with the subresource after a slash: `pods`, `nodes/status`.
+    pub resource: String,
+    /// Its name.
+    pub name: String,
+    /// The HTTP status of the answer.
+    pub code: u16,
+    /// When the request came, as the server wrote it: comparing the texts compares the times.
+    pub at: String,
+}
+
+impl Cluster {
+    /// What the product's controllers wrote so far, in the order of the answers. Leases are left out: they say who may write.
+    pub fn writes(&self) -> Result<Vec<Write>> {
+        let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+        let events = self.audit()?.into_iter();
+        Ok(events
+            .filter(|event| event.user == user && event.is_write() && event.resource != "leases")
+            .map(Write::from)
+            .collect())
+    }
+}
+
+impl Node<'_> {
+    /// What the product's controllers wrote to this node and to its workers so far. Events are not among it.
+    pub fn writes(&self) -> Result<Vec<Write>> {
+        let worker = worker_name(&self.uid().into());
+        let mut writes = self.cluster().writes()?;
+        writes.retain(|write| match write.resource.as_str() {
+            "nodes" | "nodes/status" => write.name == self.name(),
+            "pods" => write.name == worker,
+            _ => false,
+        });
+        Ok(writes)
+    }
+}
+
+impl Write {
+    /// Whether it was carried out.
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+}
+
+impl From<AuditEvent> for Write {
+    fn from(event: AuditEvent) -> Self {
+        let AuditEvent { agent, verb, resource, name, code, at, .. } = event;
+        Self { replica: replica(&agent).to_owned(), verb, resource, name, code, at }
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { replica, verb, resource, name, code, at: _ } = self;
+        write!(out, "{replica}: {verb} {resource} {name}: {code}")
+    }
+}
+
+/// The replica in what a client calls itself: `kube-node-ready/0.1.0 (a_1f2e3d4c)`.
+fn replica(agent: &str) -> &str {
+    agent
+        .split_once('(')
+        .and_then(|(_, rest)| rest.split_once(')'))
+        .map_or("", |(identity, _)| named(identity))
+}
+
+/// The name of the replica that calls itself so. Each run of it adds something else after an underscore.
+pub(crate) fn named(identity: &str) -> &str {
+    identity.split_once('_').map_or(identity, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_known_by_what_it_calls_itself() {
+        assert_eq!(replica("kube-node-ready/0.1.0 (a)"), "a");
+        assert_eq!(replica("kube-node-ready/0.1.0 (a-1_1f2e3d4c)"), "a-1");
+        assert_eq!(replica("kubectl/v1.36.3"), "");
+    }
+}
