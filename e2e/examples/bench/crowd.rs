@@ -1,0 +1,294 @@
+//! A thousand simulated nodes: the same work for the baseline and for the product, in turn, on one control plane.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use knr_core::config::Config;
+use lab::{Home, Lab, TemporaryLab, Tool};
+use tokio::runtime::Runtime;
+
+use crate::api::Api;
+use crate::fleet::Fleet;
+use crate::objects;
+use crate::process::{self, Memory};
+use crate::report::{Report, Unit, median, percentile};
+use crate::subject::{self, Subject, Who};
+use crate::traffic::{self, Traffic};
+
+/// Workers finish at this pace: 50 in a second.
+const PACE: Duration = Duration::from_millis(20);
+const IDLE: Duration = Duration::from_secs(60);
+/// Nodes for the measurement of memory, as many times the others.
+const MANY: usize = 3;
+
+struct Crowd<'a> {
+    lab: TemporaryLab,
+    runtime: &'a Runtime,
+    fleet: Fleet,
+    config: String,
+    runs: usize,
+    rates: Vec<(Who, Rate)>,
+    bursts: Vec<(Who, Burst)>,
+}
+
+/// Workers finished one after another.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    p50: Duration,
+    p99: Duration,
+    /// Processor time from the first worker's end until there was nothing more to do.
+    cpu: Duration,
+    /// The same from the start of the process.
+    cpu_in_all: Duration,
+}
+
+/// All workers had finished.
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    openings_per_second: f64,
+    start_to_ready: Duration,
+}
+
+/// Measures, and reports what came of it.
+pub(crate) fn measure(runtime: &Runtime, nodes: usize, rounds: usize, report: &mut Report) -> Result<()> {
+    let lab = Lab::builder(&Home::from_env()?, "bench-kwok")
+        .flag(Tool::KubeControllerManager, "--node-monitor-grace-period=30m")
+        .temporary()?;
+    lab.apply(&objects::setting())?;
+    lab.start_kwok()?;
+    let _in_runtime = runtime.enter();
+    let api = runtime.block_on(Api::open(&lab.kubeconfig(), "bench"))?;
+    let config = subject::config(nodes * MANY, "");
+    let mut crowd = Crowd {
+        lab,
+        runtime,
+        fleet: Fleet::new(api),
+        config,
+        runs: 0,
+        rates: Vec::new(),
+        bursts: Vec::new(),
+    };
+    eprintln!("making {nodes} nodes");
+    runtime.block_on(crowd.fleet.grow(nodes))?;
+    let mut last = None;
+    for round in 0..rounds {
+        // Who comes first changes, and the product comes last.
+        let order = if (rounds - round) % 2 == 1 {
+            [Who::Baseline, Who::Product]
+        } else {
+            [Who::Product, Who::Baseline]
+        };
+        for who in order {
+            crowd.burst(who)?;
+        }
+        for who in order {
+            drop(last.take());
+            last = Some(crowd.rate(who)?);
+        }
+    }
+    crowd.report_speed(report);
+    crowd.report_thrift(&last.context("no round")?, report)?;
+    Ok(())
+}
+
+impl Crowd<'_> {
+    fn name(&mut self, what: &str, who: Who) -> String {
+        self.runs += 1;
+        let who = if who == Who::Baseline { "bare" } else { "product" };
+        format!("{what}-{who}-{}", self.runs)
+    }
+
+    /// Everything as it was when the nodes joined.
+    fn begin(&self) -> Result<()> {
+        self.runtime.block_on(self.fleet.reset())
+    }
+
+    fn parsed(&self) -> Result<Config> {
+        Config::parse(&self.config).map_err(|problems| anyhow::anyhow!("{problems:?}"))
+    }
+
+    /// All workers have ended when the subject comes.
+    fn burst(&mut self, who: Who) -> Result<()> {
+        let name = self.name("burst", who);
+        self.begin()?;
+        let config = self.parsed()?;
+        self.runtime.block_on(async {
+            self.fleet.make_workers(&config).await?;
+            let pods = self.fleet.running_workers(self.fleet.size).await?;
+            self.fleet.end_workers(&pods).await
+        })?;
+        let subject = Subject::start(who, &self.lab, &self.config, &name)?;
+        let openings = self.runtime.block_on(self.fleet.openings())?;
+        let (first, last) = (openings.values().min().copied(), openings.values().max().copied());
+        let took = last.zip(first).map(|(last, first)| last.duration_since(first)).context("no openings")?;
+        let burst = Burst {
+            openings_per_second: as_f64(openings.len()) / took.as_secs_f64(),
+            start_to_ready: subject.start_to_ready,
+        };
+        eprintln!("{name}: {burst:?}");
+        self.bursts.push((who, burst));
+        self.rest(who, &subject)
+    }
+
+    /// Workers end one after another. The subject is still there afterwards.
+    fn rate(&mut self, who: Who) -> Result<Subject> {
+        let name = self.name("rate", who);
+        self.begin()?;
+        if who == Who::Baseline {
+            let config = self.parsed()?;
+            self.runtime.block_on(self.fleet.make_workers(&config))?;
+        }
+        let subject = Subject::start(who, &self.lab, &self.config, &name)?;
+        let pods = self.runtime.block_on(self.fleet.running_workers(self.fleet.size))?;
+        self.rest(who, &subject)?;
+        let pid = subject.program.pid();
+        let before = process::cpu(pid)?;
+        let (ends, openings) = self.runtime.block_on(async {
+            let ends = self.fleet.end_workers_at(&pods, PACE).await?;
+            anyhow::Ok((ends, self.fleet.openings().await?))
+        })?;
+        if who == Who::Product {
+            self.runtime.block_on(self.fleet.until_no_pod())?;
+        }
+        self.rest(who, &subject)?;
+        let waits = waits(&ends, &openings);
+        let cpu_in_all = process::cpu(pid)?;
+        let cpu = cpu_in_all.saturating_sub(before);
+        let rate = Rate { p50: percentile(&waits, 0.5), p99: percentile(&waits, 0.99), cpu, cpu_in_all };
+        eprintln!("{name}: {rate:?}");
+        self.rates.push((who, rate));
+        Ok(subject)
+    }
+
+    fn rest(&self, who: Who, subject: &Subject) -> Result<()> {
+        if who == Who::Product { subject.until_at_rest() } else { Ok(()) }
+    }
+
+    fn report_speed(&self, report: &mut Report) {
+        let rate = |who, field: fn(&Rate) -> Duration| {
+            median(self.rates.iter().filter(|(of, _)| *of == who).map(|(_, rate)| field(rate).as_secs_f64()))
+        };
+        let nodes = self.fleet.size;
+        report.section(&format!(
+            "{nodes} simulated nodes, workers finish at 50 a second: from a worker's end to the open gate"
+        ));
+        for (what, field, limit) in [
+            ("p50", (|rate: &Rate| rate.p50) as fn(&Rate) -> Duration, 1.2),
+            ("p99", |rate: &Rate| rate.p99, 1.5),
+        ] {
+            let (bare, product) = (rate(Who::Baseline, field), rate(Who::Product, field));
+            report.tell(&format!("{what}, baseline"), format!("{:.1} ms", bare * 1e3));
+            report.tell(&format!("{what}, product"), format!("{:.1} ms", product * 1e3));
+            report.at_most(&format!("{what}, product to baseline"), Unit::Times, product / bare, limit);
+        }
+        for (who, rate) in &self.rates {
+            report.note(format!(
+                "{who:?}: p50 {:.1} ms, p99 {:.1} ms",
+                rate.p50.as_secs_f64() * 1e3,
+                rate.p99.as_secs_f64() * 1e3
+            ));
+        }
+        let per_second = |who| {
+            median(
+                self.bursts.iter().filter(|(of, _)| *of == who).map(|(_, burst)| burst.openings_per_second),
+            )
+        };
+        report.section(&format!("{nodes} simulated nodes, all workers have finished: openings a second"));
+        let (bare, product) = (per_second(Who::Baseline), per_second(Who::Product));
+        report.tell("baseline", format!("{bare:.0}"));
+        report.tell("product", format!("{product:.0}"));
+        report.at_least("product to baseline", Unit::Times, product / bare, 0.95);
+        for (who, burst) in &self.bursts {
+            report.note(format!("{who:?}: {:.0} a second", burst.openings_per_second));
+        }
+        report.section("Processor time of the product");
+        let product = |field| rate(Who::Product, field);
+        report.at_most(&format!("{nodes} openings"), Unit::Seconds, product(|rate| rate.cpu), 1.0);
+        report.tell(
+            "with the start and the making of workers",
+            format!("{:.2} s", product(|rate| rate.cpu_in_all)),
+        );
+        report.tell("baseline", format!("{:.2} s", rate(Who::Baseline, |rate| rate.cpu)));
+    }
+
+    /// What the product costs besides: requests, memory. It has just opened all nodes.
+    fn report_thrift(&mut self, subject: &Subject, report: &mut Report) -> Result<()> {
+        let (nodes, pid) = (self.fleet.size, subject.program.pid());
+        let traffic = Traffic::of(&self.lab, &subject.agent)?;
+        report.section("Requests of the product");
+        let writes = traffic.writes();
+        let most = traffic.most_patches_of_a_node();
+        report.at_most("patches of a node", Unit::Count, as_f64(most), 1.0);
+        report.at_most(
+            "writes for a node in all",
+            Unit::Count,
+            as_f64(writes.values().sum()) / as_f64(nodes),
+            5.0,
+        );
+        report.at_most("writes that were refused", Unit::Count, as_f64(traffic.failures()), 0.0);
+        let reads = traffic.reads();
+        report.at_most("reads", Unit::Count, as_f64(reads.values().sum()), 0.0);
+        report.note(format!("writes: {}; reads: {}", traffic::told(&writes), traffic::told(&reads)));
+        eprintln!("nothing happens for {} s", IDLE.as_secs());
+        let before = process::cpu(pid)?;
+        std::thread::sleep(IDLE);
+        let idle = Traffic::of(&self.lab, &subject.agent)?.since(&traffic).all();
+        let is_lease = idle.keys().all(|kind| kind.ends_with(" leases"));
+        report.demand("requests in an idle minute", traffic::told(&idle), "leases alone", is_lease);
+        report.tell(
+            "processor time in that minute",
+            format!("{:.2} s", (process::cpu(pid)?.saturating_sub(before)).as_secs_f64()),
+        );
+        report.section("Memory of the product");
+        report_memory(&format!("{nodes} nodes, all opened by it"), process::memory(pid)?, None, report);
+        self.report_many(subject, report)
+    }
+
+    /// Twice as many join at once, and wait.
+    fn report_many(&mut self, subject: &Subject, report: &mut Report) -> Result<()> {
+        let (few, many) = (self.fleet.size, self.fleet.size * MANY);
+        eprintln!("making {} more nodes", many - few);
+        self.runtime.block_on(async {
+            self.fleet.grow(many).await?;
+            self.fleet.running_workers(many - few).await
+        })?;
+        subject.until_at_rest()?;
+        let what = format!("{many} nodes, of which {} are being verified", many - few);
+        report_memory(&what, process::memory(subject.program.pid())?, Some(40.0), report);
+        let name = self.name("restart", Who::Product);
+        subject.stop()?;
+        let again = Subject::start(Who::Product, &self.lab, &self.config, &name)?;
+        again.until_at_rest()?;
+        report_memory("the same, after a restart", process::memory(again.program.pid())?, Some(40.0), report);
+        report.section("From the start of the product until it is ready");
+        let starts = self.bursts.iter().filter(|(who, _)| *who == Who::Product);
+        let start = median(starts.map(|(_, burst)| burst.start_to_ready.as_secs_f64()));
+        report.tell(&format!("{few} nodes with finished workers"), format!("{:.0} ms", start * 1e3));
+        report.tell(&what, format!("{:.0} ms", again.start_to_ready.as_secs_f64() * 1e3));
+        Ok(())
+    }
+}
+
+fn report_memory(what: &str, memory: Memory, limit: Option<f64>, report: &mut Report) {
+    let (now, peak) = (mebibytes(memory.now), mebibytes(memory.peak));
+    match limit {
+        None => report.tell(what, format!("{now:.1} MiB")),
+        Some(limit) => report.at_most(what, Unit::Mebibytes, now, limit),
+    }
+    report.tell("  at its peak", format!("{peak:.1} MiB"));
+}
+
+fn waits(ends: &BTreeMap<String, Instant>, openings: &BTreeMap<String, Instant>) -> Vec<Duration> {
+    ends.iter().filter_map(|(node, end)| Some(openings.get(node)?.duration_since(*end))).collect()
+}
+
+#[allow(clippy::cast_precision_loss)] // counts of nodes
+fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[allow(clippy::cast_precision_loss)] // far below what a float holds exactly
+fn mebibytes(kibibytes: u64) -> f64 {
+    kibibytes as f64 / 1024.0
+}

@@ -1,0 +1,162 @@
+//! Simulated nodes and their workers, by the thousand.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use knr_core::config::Config;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::api::{Api, MERGE_PATCH, STRATEGIC_PATCH};
+use crate::mirror::{Mirror, SeenNode, SeenPod};
+use crate::objects::{self, NAMESPACE};
+
+/// All nodes.
+pub(crate) const NODES: &str = "/api/v1/nodes?timeoutSeconds=3600";
+/// All workers.
+pub(crate) const WORKERS: &str = "/api/v1/namespaces/bench/pods?timeoutSeconds=3600&labelSelector=\
+    app.kubernetes.io%2Fname%3Dkube-node-ready%2Capp.kubernetes.io%2Fcomponent%3Dworker";
+/// So many of our own requests are in flight at once.
+const AT_ONCE: usize = 16;
+const PATIENCE: Duration = Duration::from_mins(3);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// The nodes, and who sees them.
+pub(crate) struct Fleet {
+    pub(crate) api: Api,
+    pub(crate) nodes: Mirror<SeenNode>,
+    pub(crate) size: usize,
+}
+
+/// The worker of a node, by name.
+pub(crate) type Pods = BTreeMap<String, String>;
+
+impl Fleet {
+    /// Nothing yet.
+    pub(crate) fn new(api: Api) -> Self {
+        let nodes = Mirror::start(api.clone(), NODES);
+        Self { api, nodes, size: 0 }
+    }
+
+    /// Adds nodes until there are this many, and waits until they are Ready.
+    pub(crate) async fn grow(&mut self, size: usize) -> Result<()> {
+        let numbers = std::mem::replace(&mut self.size, size)..size;
+        let api = &self.api;
+        each(
+            numbers.clone(),
+            |number| async move { api.create("/api/v1/nodes", &objects::node(number)).await },
+        )
+        .await?;
+        let all_fresh = |nodes: &BTreeMap<String, SeenNode>| {
+            let is_ready = |number| nodes.get(&objects::node_name(number)).is_some_and(SeenNode::is_ready);
+            numbers.clone().all(is_ready).then_some(())
+        };
+        self.nodes.wait("all nodes to be Ready", PATIENCE, all_fresh).await
+    }
+
+    /// Makes every node again what it was when it joined, and removes all workers.
+    pub(crate) async fn reset(&self) -> Result<()> {
+        self.api.delete(&format!("/api/v1/namespaces/{NAMESPACE}/pods")).await?;
+        self.until_no_pod().await?;
+        let api = &self.api;
+        each(0..self.size, |number| async move {
+            let path = format!("/api/v1/nodes/{}", objects::node_name(number));
+            api.patch(&format!("{path}/status"), STRATEGIC_PATCH, &objects::reset_status()).await?;
+            api.patch(&path, MERGE_PATCH, &objects::reset()).await
+        })
+        .await?;
+        let all_fresh = |nodes: &BTreeMap<String, SeenNode>| {
+            (nodes.len() == self.size && nodes.values().all(SeenNode::is_fresh)).then_some(())
+        };
+        self.nodes.wait("all nodes to be as they were", PATIENCE, all_fresh).await
+    }
+
+    /// Waits until the last pod is gone.
+    pub(crate) async fn until_no_pod(&self) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?limit=1");
+        let gone = async {
+            while !self.api.get::<List>(&path).await?.items.is_empty() {
+                sleep(LOOK_AGAIN).await;
+            }
+            Ok(())
+        };
+        timeout(PATIENCE, gone).await.context("workers do not go")?
+    }
+
+    /// Makes the worker of every node, as the product would.
+    pub(crate) async fn make_workers(&self, config: &Config) -> Result<()> {
+        let uids: Vec<(usize, String)> = {
+            let nodes = self.nodes.look();
+            let uid = |number| Some((number, nodes.get(&objects::node_name(number))?.metadata.uid.clone()));
+            (0..self.size).filter_map(uid).collect()
+        };
+        let (api, path) = (&self.api, &format!("/api/v1/namespaces/{NAMESPACE}/pods"));
+        each(uids, |(number, uid)| async move {
+            let (name, boot) = (objects::node_name(number), objects::boot_id(number));
+            api.create(path, &objects::worker(&name, &uid, &boot, config)).await
+        })
+        .await
+    }
+
+    /// Waits until there are this many workers and all of them run, whoever made them.
+    pub(crate) async fn running_workers(&self, count: usize) -> Result<Pods> {
+        let pods = Mirror::<SeenPod>::start(self.api.clone(), WORKERS);
+        let all_run = |pods: &BTreeMap<String, SeenPod>| {
+            (pods.len() == count && pods.values().all(SeenPod::is_running))
+                .then(|| pods.iter().map(|(node, pod)| (node.clone(), pod.metadata.name.clone())).collect())
+        };
+        pods.wait("all workers to run", PATIENCE, all_run).await
+    }
+
+    /// Lets all workers end, as fast as may be.
+    pub(crate) async fn end_workers(&self, pods: &Pods) -> Result<()> {
+        let api = &self.api;
+        each(pods.values(), |pod| async move { end(api, pod).await }).await
+    }
+
+    /// Lets workers end one after another, and tells when the API server had taken each end, by node.
+    pub(crate) async fn end_workers_at(
+        &self,
+        pods: &Pods,
+        every: Duration,
+    ) -> Result<BTreeMap<String, Instant>> {
+        let (mut ticks, mut ends) = (interval(every), JoinSet::new());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        for (node, pod) in pods.clone() {
+            ticks.tick().await;
+            let api = self.api.clone();
+            ends.spawn(async move { end(&api, &pod).await.map(|()| (node, Instant::now())) });
+        }
+        ends.join_all().await.into_iter().collect()
+    }
+
+    /// Waits until every node is open, and tells since when.
+    pub(crate) async fn openings(&self) -> Result<BTreeMap<String, Instant>> {
+        self.nodes
+            .wait("every gate to open", PATIENCE, |nodes| {
+                nodes.iter().map(|(name, node)| Some((name.clone(), node.opened_at?))).collect()
+            })
+            .await
+    }
+}
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<IgnoredAny>,
+}
+
+async fn end(api: &Api, pod: &str) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/status");
+    api.patch(&path, MERGE_PATCH, &objects::end_of_worker()).await
+}
+
+async fn each<T, F>(items: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    stream::iter(items).map(work).buffer_unordered(AT_ONCE).try_collect::<()>().await
+}

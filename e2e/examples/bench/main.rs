@@ -1,0 +1,97 @@
+//! How fast the product is, next to the fastest thing that can be: a program that does nothing but open.
+//!
+//! ```text
+//! make bench                      both parts, about ten minutes
+//! ... --part kwok --rounds 4      thousands of simulated nodes, more often
+//! ... --part kubelet              real kubelets
+//! ```
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `crowd` | simulated nodes by the thousand: one round with one subject, and what it came to |
+//! | `kubelet` | real nodes that join one after another |
+//! | `subject`, `bare` | the product as a process, and the baseline |
+//! | `fleet`, `mirror`, `objects`, `api` | nodes and pods: made, ended, watched |
+//! | `traffic`, `process` | what the API server and the kernel counted |
+//! | `report` | limits, verdicts, the table |
+
+mod api;
+mod bare;
+mod crowd;
+mod fleet;
+mod kubelet;
+mod mirror;
+mod objects;
+mod process;
+mod report;
+mod subject;
+mod traffic;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use tokio::runtime::{Builder, Runtime};
+
+use report::Report;
+
+/// Measures the product's speed.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Only this part
+    #[arg(long)]
+    part: Option<Part>,
+    /// How often each scenario is run with each subject; medians count
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Simulated nodes
+    #[arg(long, default_value_t = 1000)]
+    nodes: usize,
+    /// Real nodes for each of product and bare pod
+    #[arg(long, default_value_t = 5)]
+    joins: usize,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Kwok,
+    Kubelet,
+}
+
+/// What the bench starts itself as.
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// The baseline
+    #[command(hide = true)]
+    Bare { kubeconfig: PathBuf },
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        anyhow::bail!("another TLS provider is installed already");
+    }
+    // The product has two threads as well.
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    if let Some(Role::Bare { kubeconfig }) = &arguments.role {
+        runtime.block_on(bare::run(kubeconfig))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    measure(&arguments, &runtime)
+}
+
+fn measure(arguments: &Arguments, runtime: &Runtime) -> Result<ExitCode> {
+    let product = knr_e2e::product::path().context("which program to measure")?;
+    let mut report = Report::new(&product)?;
+    if arguments.part != Some(Part::Kubelet) {
+        crowd::measure(runtime, arguments.nodes, arguments.rounds, &mut report)?;
+    }
+    if arguments.part != Some(Part::Kwok) {
+        kubelet::measure(runtime, arguments.joins, &mut report)?;
+    }
+    println!("{report}");
+    Ok(if report.all_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
