@@ -75,7 +75,9 @@ impl<'c> Node<'c> {
         &self.uid
     }
 
-    pub(crate) fn cluster(&self) -> &'c Cluster {
+    /// Its cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &'c Cluster {
         self.cluster
     }
 
