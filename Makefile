@@ -21,14 +21,14 @@ BUILD := CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --target $(MUSL) -p kub
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 .PHONY: demo
 demo: setup ## show, on a real cluster, the problem this project solves (KEEP=1 leaves the cluster up)
 	@$(CARGO) run --quiet -p lab --example demo
 
 .PHONY: test
-test: lint deny test-unit test-lab ## install what is missing and run everything: format, lints, licences, all tests
+test: lint deny test-unit test-lab test-e2e ## install what is missing and run everything: format, lints, licences, all tests
 
 .PHONY: lint
 lint: setup ## check the format and the lints; a warning is an error
