@@ -214,8 +214,6 @@ calls! {
     UpdateLease: Controller Update "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
     /// A worker looks up a Service.
     WorkerGetsService: Worker Get "" "v1" "services" Cluster Always;
-    /// A worker lists Services.
-    WorkerListsServices: Worker List "" "v1" "services" Cluster Always;
     /// A worker lists the endpoints of a Service.
     WorkerListsEndpoints: Worker List "discovery.k8s.io" "v1" "endpointslices" Cluster Always;
 }

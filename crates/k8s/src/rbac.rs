@@ -179,7 +179,7 @@ mod tests {
         );
         assert_eq!(
             rights(&objects, "ClusterRole", "kube-node-ready-worker", None),
-            ["/services: get list", "discovery.k8s.io/endpointslices: list"]
+            ["/services: get", "discovery.k8s.io/endpointslices: list"]
         );
         assert_eq!(objects.iter().filter(|object| object["kind"] == "ServiceAccount").count(), 2);
     }
