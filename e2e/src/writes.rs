@@ -10,6 +10,9 @@ use crate::cluster::{Cluster, NAMESPACE};
 use crate::controller::ACCOUNT;
 use crate::node::Node;
 
+/// Leases say who may write; a review is a question that has the form of a creation.
+const NO_WRITES: [&str; 2] = ["leases", "selfsubjectaccessreviews"];
+
 /// A request of the product's controller that was meant to change something, also if it was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
@@ -28,12 +31,13 @@ pub struct Write {
 }
 
 impl Cluster {
-    /// What the product's controllers wrote so far, in the order of the answers. Leases are left out: they say who may write.
+    /// What the product's controllers wrote so far, in the order of the answers, leases left out.
     pub fn writes(&self) -> Result<Vec<Write>> {
         let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
         let events = self.audit()?.into_iter();
         Ok(events
-            .filter(|event| event.user == user && event.is_write() && event.resource != "leases")
+            .filter(|event| event.user == user && event.is_write())
+            .filter(|event| !NO_WRITES.contains(&event.resource.as_str()))
             .map(Write::from)
             .collect())
     }
