@@ -2,6 +2,7 @@
 
 use knr_core::ids::{NodeRef, WorkerRef};
 use knr_core::names;
+use knr_core::report::Report;
 use knr_core::view::{Ending, Purpose, Stage, Stamp, WorkerView};
 use serde::Deserialize;
 
@@ -79,18 +80,23 @@ fn purpose(word: &str) -> Option<Purpose> {
 }
 
 impl Status {
-    /// The state of the containers is known about a second before the phase of the pod follows, so it goes first.
+    /// How containers ended is known about a second before the phase of the pod follows, and only the phase says whether
+    /// the kubelet ended them, by an eviction for example. A report is believed at once: it is written at the end of the
+    /// checks. Of an exit code alone nobody knows what it is the end of.
     fn stage(&self) -> Stage {
+        let is_over = matches!(self.phase.as_str(), "Succeeded" | "Failed");
         if self.phase == "Failed" && !self.reason.is_empty() {
             return Stage::Ended(self.ended_from_outside());
         }
         let failed = |status: &&ContainerStatus| terminated(status).is_some_and(|it| it.exit_code != 0);
-        if let Some((failed, how)) =
-            self.init_containers().find(failed).and_then(|it| Some((it, terminated(it)?)))
+        if is_over
+            && let Some((failed, how)) =
+                self.init_containers().find(failed).and_then(|it| Some((it, terminated(it)?)))
         {
             return Stage::Ended(own_check(failed, how));
         }
-        if let Some(terminated) = self.worker().and_then(terminated) {
+        if let Some(terminated) = self.worker().and_then(terminated).filter(|it| is_over || has_reported(it))
+        {
             return Stage::Ended(ending(terminated));
         }
         match self.phase.as_str() {
@@ -150,6 +156,11 @@ impl Status {
 
 fn terminated(status: &ContainerStatus) -> Option<&Terminated> {
     status.state.as_ref()?.terminated.as_ref()
+}
+
+fn has_reported(terminated: &Terminated) -> bool {
+    Report::parse(&terminated.message)
+        .is_some_and(|report| !report.checks.is_empty() || report.error.is_some())
 }
 
 fn ending(terminated: &Terminated) -> Ending {

@@ -53,9 +53,22 @@ fn a_pod_without_a_whole_stamp_is_none_of_ours() {
 }
 
 #[test]
-fn a_terminated_container_counts_although_the_phase_lags_behind() {
-    let terminated = worker(json!({ "terminated": { "exitCode": 0, "message": "{}" } }));
-    assert_eq!(stage(json!({ "phase": "Running", "containerStatuses": terminated })), exited(0, "{}"));
+fn a_report_counts_although_the_phase_lags_behind() {
+    for report in [r#"{"checks":[{"name":"dns","outcome":"pass"}]}"#, r#"{"error":"told to stop"}"#] {
+        let terminated = worker(json!({ "terminated": { "exitCode": 0, "message": report } }));
+        assert_eq!(stage(json!({ "phase": "Running", "containerStatuses": terminated })), exited(0, report));
+    }
+}
+
+#[test]
+fn an_exit_code_alone_may_be_that_of_an_eviction_until_the_phase_says_otherwise() {
+    for message in ["", "{}", "done"] {
+        let terminated = worker(json!({ "terminated": { "exitCode": 0, "message": message } }));
+        let mut status = json!({ "phase": "Running", "containerStatuses": terminated });
+        assert_eq!(stage(status.clone()), Stage::Running);
+        status["phase"] = json!("Succeeded");
+        assert_eq!(stage(status), exited(0, message));
+    }
 }
 
 #[test]
@@ -78,7 +91,10 @@ fn checks_of_the_user_are_part_of_the_run() {
         { "name": "fine", "state": { "terminated": { "exitCode": 0 } } },
         { "name": "mine", "state": { "terminated": { "exitCode": 3, "message": "no GPU" } } },
     ]);
-    let status = json!({ "phase": "Pending", "initContainerStatuses": failed, "containerStatuses": waiting });
+    let mut status =
+        json!({ "phase": "Pending", "initContainerStatuses": failed, "containerStatuses": waiting });
+    assert_eq!(stage(status.clone()), Stage::Running, "who has ended it is not known yet");
+    status["phase"] = json!("Failed");
     assert_eq!(stage(status), exited(3, "init container mine: no GPU"));
 }
 
