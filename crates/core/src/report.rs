@@ -68,19 +68,24 @@ impl Report {
         serde_json::from_str(text).ok()
     }
 
-    /// The first check that failed.
-    #[must_use]
-    pub fn first_failure(&self) -> Option<(&str, &Failure)> {
-        self.checks.iter().find_map(|check| match &check.outcome {
+    /// The checks that failed.
+    pub fn failed(&self) -> impl Iterator<Item = (&str, &Failure)> {
+        self.checks.iter().filter_map(|check| match &check.outcome {
             CheckOutcome::Fail(failure) => Some((check.name.as_str(), failure)),
             CheckOutcome::Pass | CheckOutcome::Skipped(_) => None,
         })
     }
 
+    /// The first check that failed.
+    #[must_use]
+    pub fn first_failure(&self) -> Option<(&str, &Failure)> {
+        self.failed().next()
+    }
+
     /// How many checks failed.
     #[must_use]
     pub fn failures(&self) -> usize {
-        self.checks.iter().filter(|check| matches!(check.outcome, CheckOutcome::Fail(_))).count()
+        self.failed().count()
     }
 }
 

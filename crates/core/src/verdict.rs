@@ -75,11 +75,8 @@ fn last_words(message: &str) -> Option<String> {
 
 fn failed_checks(report: &Report) -> Option<Fault> {
     let (check, failure) = report.first_failure()?;
-    let more = match report.failures() - 1 {
-        0 => String::new(),
-        1 => "; and 1 more check failed".to_owned(),
-        more => format!("; and {more} more checks failed"),
-    };
+    let others: Vec<&str> = report.failed().skip(1).map(|(check, _)| check).collect();
+    let more = if others.is_empty() { String::new() } else { format!("; failed, too: {}", others.join(", ")) };
     let cause = format!("{}{}", camel(check), camel(&failure.kind));
     let hint = if failure.hint.is_empty() { String::new() } else { format!(" ({})", failure.hint) };
     Some(Fault { cause, reason: format!("{check}: {failure}{hint}{more}") })
@@ -129,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn further_failures_are_counted() {
+    fn further_failures_are_named() {
         let two = DNS.replace(r#""pass""#, r#"{"fail":{"kind":"refused"}}"#);
-        assert_eq!(exit(1, &two), fail("ApiRefused", "api: refused; and 1 more check failed"));
+        assert_eq!(exit(1, &two), fail("ApiRefused", "api: refused; failed, too: dns"));
         let three = two.replace("]}", r#",{"name":"x","outcome":{"fail":{"kind":"y"}}}]}"#);
-        assert_eq!(exit(1, &three), fail("ApiRefused", "api: refused; and 2 more checks failed"));
+        assert_eq!(exit(1, &three), fail("ApiRefused", "api: refused; failed, too: dns, x"));
     }
 
     #[test]
