@@ -76,7 +76,8 @@ fn last_words(message: &str) -> Option<String> {
 fn failed_checks(report: &Report) -> Option<Fault> {
     let (check, failure) = report.first_failure()?;
     let others: Vec<&str> = report.failed().skip(1).map(|(check, _)| check).collect();
-    let more = if others.is_empty() { String::new() } else { format!("; failed, too: {}", others.join(", ")) };
+    let more =
+        if others.is_empty() { String::new() } else { format!("; failed, too: {}", others.join(", ")) };
     let cause = format!("{}{}", camel(check), camel(&failure.kind));
     let hint = if failure.hint.is_empty() { String::new() } else { format!(" ({})", failure.hint) };
     Some(Fault { cause, reason: format!("{check}: {failure}{hint}{more}") })
