@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{Api as Objects, PostParams};
 
+use super::mtu;
 use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
 
 /// Who one is without credentials.
@@ -13,8 +14,8 @@ const ANONYMOUS: &str = "system:anonymous";
 pub(crate) static ABOUT: About = About {
     name: "kubernetes",
     summary: "The API server is reached as any pod reaches it: TCP connection, TLS handshake with its certificate \
-              verified, a request to be told who we are (`SelfSubjectReview`, which every service account may send), and \
-              its version.",
+              verified, a request to be told who we are (`SelfSubjectReview`, which every service account may send), \
+              its version, and a page that is too large for one packet.",
     kinds: &[
         (Kind::Resolve, "the name of the API server is not resolved: look at DNS"),
         (Kind::Timeout, "nothing comes back: look at kube-proxy, firewall rules and routes of this node"),
@@ -29,6 +30,10 @@ pub(crate) static ABOUT: About = About {
         (Kind::Untrusted, "look at the clock of the node, and whether something on the way opens TLS"),
         (Kind::Tls, "is it an API server that listens there?"),
         (Kind::NoAnswer, "large packets may be lost on the way from the node (MTU), or the API server hangs"),
+        (
+            Kind::AnswerLost,
+            "large packets are lost on the way to the node: look at the MTU of the pod network",
+        ),
         (Kind::BadAnswer, "is it an API server that listens there?"),
         (Kind::Unauthorized, "look at the service account of the worker and at the clock of the node"),
         (Kind::Forbidden, "look at the ClusterRoleBinding system:basic-user"),
@@ -68,6 +73,8 @@ async fn ask(cx: &Context) -> Result<String, Outcome> {
     }
     let client = api.client();
     let version = api.ask("GET /version", client.apiserver_version()).await?;
+    // Where large packets are lost, all of the above may still have fitted into small ones.
+    mtu::large_answer(&api).await?;
     Ok(format!("{} knows us as {user}", version.git_version))
 }
 

@@ -81,9 +81,14 @@ impl Mtu {
 }
 
 async fn with_api(api: &Api) -> Result<Answer, Trouble> {
-    let answer = api.fetch(LARGE_PAGE, Size::Small).await.map_err(answer_lost)?;
+    let answer = large_answer(api).await?;
     api.fetch(SMALL_PAGE, Size::Large).await.map_err(request_lost)?;
     Ok(answer)
+}
+
+/// A page of the API server that does not fit into one packet.
+pub(super) async fn large_answer(api: &Api) -> Result<Answer, Trouble> {
+    api.fetch(LARGE_PAGE, Size::Small).await.map_err(answer_lost)
 }
 
 /// Nothing came back of a small request: even the head of the answer was in a large packet.

@@ -15,6 +15,7 @@ fn good(path: &str) -> Answer {
             json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",
                    "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
         ),
+        "/openapi/v3" => Answer::Text(200, "x".repeat(20_000)),
         other => Answer::status(404, other),
     }
 }
@@ -50,7 +51,8 @@ async fn a_good_server_knows_us_and_tells_its_version() {
             server.asked(),
             [
                 "POST /apis/authentication.k8s.io/v1/selfsubjectreviews? Bearer secret",
-                "GET /version Bearer secret"
+                "GET /version Bearer secret",
+                "GET /openapi/v3 Bearer secret"
             ]
         );
     }
@@ -126,10 +128,24 @@ async fn an_answer_that_does_not_come_or_makes_no_sense_is_told() {
     let trouble = failed(half.access(), shortly()).await;
     assert!(trouble.detail.starts_with("GET /version at "), "{trouble:?}");
 
+    for lost in [Answer::Silence, Answer::Stuck(1000)] {
+        let small_only =
+            FakeApi::start(move |path| if path == "/openapi/v3" { lost.clone() } else { good(path) }).await;
+        assert_eq!(failed(small_only.access(), shortly()).await.kind, Kind::AnswerLost);
+    }
+
     let strange = FakeApi::start(|_| Answer::Text(200, "hello".to_owned())).await;
     assert_eq!(failed(strange.access(), soon()).await.kind, Kind::BadAnswer);
 
-    let endless = FakeApi::start(|_| Answer::Text(200, "x".repeat(5 * 1024 * 1024))).await;
+    // It would be a good answer if it were not so long.
+    let endless = FakeApi::start(|path| match good(path) {
+        Answer::Json(code, mut value) => {
+            value["padding"] = "x".repeat(5 * 1024 * 1024).into();
+            Answer::Json(code, value)
+        }
+        other => other,
+    })
+    .await;
     assert_eq!(failed(endless.access(), soon()).await.kind, Kind::BadAnswer);
 }
 
