@@ -1,0 +1,60 @@
+//! How the gate of a node stood over time, be it ever so short.
+
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use fs_err as fs;
+use lab::{Program, Tool};
+
+use crate::node::{GATE_KEY, Node};
+
+/// The version, and the keys of all taints.
+const LINE: &str = "jsonpath={.metadata.resourceVersion} {.spec.taints[*].key}{\"\\n\"}";
+
+/// Looks on while a node changes. A watch leaves out no version of it, as looking now and then would.
+#[derive(Debug)]
+pub struct DoorLog<'n, 'c> {
+    node: &'n Node<'c>,
+    program: Program,
+}
+
+impl<'c> Node<'c> {
+    /// Begins to look on.
+    pub fn door_log<'n>(&'n self) -> Result<DoorLog<'n, 'c>> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(1);
+        let cluster = self.cluster();
+        let mut watch = cluster.client(Tool::Kubectl);
+        watch.args(["get", "node", self.name(), "--watch", "-o", LINE].map(OsStr::new));
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let log = DoorLog { node: self, program: cluster.spawn(&format!("door-log-{number}"), watch)? };
+        log.so_far()?;
+        Ok(log)
+    }
+}
+
+impl DoorLog<'_, '_> {
+    /// `open` and `closed` in turn, from the beginning until now.
+    pub fn so_far(&self) -> Result<Vec<&'static str>> {
+        let object = self.node.object()?;
+        let now = object["metadata"]["resourceVersion"].as_str().context("a node has a version")?;
+        let text = self.node.cluster().wait_for("a watch to tell of the present", || {
+            let text = fs::read_to_string(self.program.log())?;
+            ensure!(self.program.exit_status().is_none(), "the watch has ended: {text}");
+            Ok(text.lines().any(|line| line.split(' ').next() == Some(now)).then_some(text))
+        })?;
+        let is_closed = |line: &str| line.split(' ').skip(1).any(|key| key == GATE_KEY);
+        let mut doors: Vec<_> =
+            text.lines().map(|line| if is_closed(line) { "closed" } else { "open" }).collect();
+        doors.dedup();
+        Ok(doors)
+    }
+}
+
+impl Drop for DoorLog<'_, '_> {
+    fn drop(&mut self) {
+        if let Err(err) = self.program.kill() {
+            eprintln!("cannot end the watch of {}: {err:#}", self.node.name());
+        }
+    }
+}
