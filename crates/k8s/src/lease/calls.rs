@@ -76,13 +76,10 @@ impl LeaseCalls {
     ) -> Result<T, LeaseError> {
         let now = Instant::now();
         let end = limit.min(now + self.patience);
-        if end <= now {
-            return Err(self.error(verb, Cause::NoAnswer(Duration::ZERO)));
-        }
         match timeout_at(end, call).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(self.error(verb, Cause::of(verb, &error))),
-            Err(_elapsed) => Err(self.error(verb, Cause::NoAnswer(end - now))),
+            Err(_elapsed) => Err(self.error(verb, Cause::NoAnswer(end.saturating_duration_since(now)))),
         }
     }
 }

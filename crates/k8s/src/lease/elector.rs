@@ -69,11 +69,13 @@ impl Elector {
 
     /// Says that we do not lead.
     pub(super) fn resign(&self) {
-        let holder = self.view.holder().map(ToOwned::to_owned);
-        let standby = Leadership::Standby { holder };
+        self.announce(Leadership::Standby { holder: self.view.holder().map(ToOwned::to_owned) });
+    }
+
+    fn announce(&self, leadership: Leadership) {
         self.leadership.send_if_modified(|last| {
-            let news = *last != standby;
-            *last = standby;
+            let news = *last != leadership;
+            *last = leadership;
             news
         });
     }
@@ -90,8 +92,8 @@ impl Elector {
             let wake = claim_at.map_or(poll_at, |claim_at| claim_at.min(poll_at));
             let heard = tokio::select! {
                 biased;
-                heard = watch.next(), if !matches!(self.view, View::Unknown) => Some(heard),
                 () = sleep_until(wake) => None,
+                heard = watch.next() => Some(heard),
             };
             let now = Instant::now();
             if let Some(heard) = heard {
@@ -128,31 +130,23 @@ impl Elector {
             if until <= Instant::now() {
                 return;
             }
-            self.leadership.send_replace(Leadership::Leading { until });
-            loop {
-                sleep_until(next.min(until)).await;
-                let now = Instant::now();
-                if until <= now {
-                    return;
-                }
-                next = now + settings.retry_period();
-                if let Some(renewed) = self.claim(until).await {
-                    sent = renewed;
-                    break;
-                }
-                if self.view.holder().is_some_and(|holder| holder != self.me.identity) {
-                    return;
-                }
+            self.announce(Leadership::Leading { until });
+            sleep_until(next.min(until)).await;
+            next = Instant::now() + settings.retry_period();
+            match self.claim(until).await {
+                Some(renewed) => sent = renewed,
+                None if self.view.holder().is_some_and(|holder| holder != self.me.identity) => return,
+                None => {}
             }
         }
     }
 
-    /// Takes or renews the lease if the record lets us. Says when the write that did it was sent: our right counts from
-    /// then, for others may have seen the write as early as that.
+    /// Takes or renews the lease if the record lets us and there is time left. Says when the write that did it was sent:
+    /// our right counts from then, for others may have seen the write as early as that.
     async fn claim(&mut self, limit: Instant) -> Option<Instant> {
         for _ in 0..CLAIM_TRIES {
             let sent = Instant::now();
-            if self.view.free_from(&self.me).is_none_or(|free| sent < free) {
+            if limit <= sent || self.view.free_from(&self.me).is_none_or(|free| sent < free) {
                 return None;
             }
             match self.write_claim(limit).await {

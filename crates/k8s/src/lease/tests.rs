@@ -9,6 +9,7 @@ mod record;
 mod renewal;
 mod rig;
 mod rng;
+mod watching;
 
 use std::time::Duration;
 

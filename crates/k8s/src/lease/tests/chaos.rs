@@ -13,7 +13,7 @@ use super::rig::{Replica, leads_within, overlap};
 use super::rng::Rng;
 use super::{SECOND, usual};
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 
 fn run(test: impl Future<Output = ()>) {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test);

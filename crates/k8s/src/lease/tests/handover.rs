@@ -70,25 +70,6 @@ async fn a_release_is_noticed_by_polling_if_the_watch_is_deaf() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deaf_watch_is_opened_again() {
-    let (api, mut leader, standby) = leader_and_standby().await;
-    api.make_watches_deaf();
-    sleep(20 * SECOND).await;
-    leader.release().await.unwrap();
-    leads_within(&standby, SECOND / 10).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watch_that_was_closed_is_opened_again() {
-    let (api, mut leader, standby) = leader_and_standby().await;
-    sleep(60 * SECOND).await;
-    api.close_watches();
-    sleep(SECOND / 10).await;
-    leader.release().await.unwrap();
-    leads_within(&standby, SECOND / 10).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn of_three_only_one_takes_a_released_lease() {
     let (api, mut leader, two) = leader_and_standby().await;
     let three = Replica::start(&api, Link::new("three", 3), &usual());
@@ -123,6 +104,19 @@ async fn a_lease_deleted_before_its_holder_comes_back_is_not_free() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_deleted_after_another_took_it_from_us_is_not_free() {
+    let (api, one, two) = leader_and_standby().await;
+    one.link.set_cut(true);
+    leads_within(&two, 17 * SECOND).await;
+    // The first still believes that the record is its own.
+    api.delete();
+    one.link.set_cut(false);
+    sleep(30 * SECOND).await;
+    assert!(two.leads());
+    assert_eq!(overlap(&[one, two]), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_deleted_after_its_holder_died_is_taken_when_the_term_is_over() {
     let (api, mut leader, standby) = leader_and_standby().await;
     leader.kill();
@@ -153,6 +147,24 @@ async fn who_stops_while_it_leads_renews_until_it_releases() {
     assert!(!leader.leadership.borrow().may_write_at(Instant::now()));
     leads_within(&standby, SECOND / 10).await;
     assert_eq!(api.spec()["holderIdentity"], "two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stops_and_loses_the_lease_says_so() {
+    let (_api, mut leader, standby) = leader_and_standby().await;
+    leader.stop = None;
+    leader.link.set_cut(true);
+    leads_within(&standby, 17 * SECOND).await;
+    assert!(matches!(*leader.leadership.borrow(), Leadership::Standby { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_the_lease_in_other_hands_does_not_wait_for_the_end_of_the_right() {
+    let (api, leader, _standby) = leader_and_standby().await;
+    api.put(&json!({"holderIdentity": "other", "leaseDurationSeconds": 15}));
+    sleep(2 * SECOND + SECOND / 10).await;
+    let other = Leadership::Standby { holder: Some("other".to_owned()) };
+    assert_eq!(*leader.leadership.borrow(), other);
 }
 
 #[tokio::test(start_paused = true)]
