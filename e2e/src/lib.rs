@@ -22,6 +22,7 @@
 //! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
 //! | [`door_log`](DoorLog) | how the gate of a node stood over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
+//! | [`etcd`](Cluster::compact) | what is done behind the back of the API server |
 //! | [`writes`](Write) | what the product wrote, from the audit log |
 //! | [`forwarder`](Forwarder), [`api`](Api), [`http`](Answer), [`metrics`](Metrics), [`product`] | smaller things |
 
@@ -30,8 +31,11 @@ mod cluster;
 mod config;
 mod controller;
 mod deployment;
+mod door_log;
+mod etcd;
 mod fakes;
 mod forwarder;
+mod hold;
 mod http;
 mod metrics;
 mod node;
@@ -44,8 +48,10 @@ pub use cluster::{Cluster, NAMESPACE};
 pub use config::Config;
 pub use controller::{ACCOUNT, Controller};
 pub use deployment::Deployment;
+pub use door_log::DoorLog;
 pub use fakes::LONG_GRACE;
 pub use forwarder::{Forwarder, Outage};
+pub use hold::Hold;
 pub use http::{Answer, get};
 pub use metrics::Metrics;
 pub use node::{Condition, GATE, Node, NodeEvent};

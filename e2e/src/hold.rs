@@ -1,0 +1,106 @@
+//! Workers that run for as long as a test wants.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::node::Node;
+
+/// Longer than any test holds a worker.
+const LIMIT_SECONDS: u32 = 100;
+const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// A page on this machine which every worker fetches as one of its checks. It comes as soon as the test lets the
+/// worker's node go and not before: until then the worker runs.
+#[derive(Debug)]
+pub struct Hold {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Networks of the pods of nodes that are not held.
+    free: Mutex<BTreeSet<Ipv4Addr>>,
+    changed: Condvar,
+}
+
+impl Hold {
+    /// Holds the workers of all nodes.
+    pub fn start(cluster: &Cluster) -> Result<Self> {
+        // Pods reach this machine by the address of the API server.
+        let listener = TcpListener::bind((cluster.api().address().ip(), 0))?;
+        let (address, shared) = (listener.local_addr()?, Arc::new(Shared::default()));
+        let own = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let own = Arc::clone(&own);
+                thread::spawn(move || own.answer(stream));
+            }
+        });
+        Ok(Self { address, shared })
+    }
+
+    /// A configuration with which workers can be held, and nothing else takes their time away.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        let url = format!("http://{}/", self.address);
+        Config::new()
+            .set("worker.checks", json!([{ "name": "hold", "http": { "url": url } }]))
+            .set("worker.checkTimeoutSeconds", LIMIT_SECONDS)
+            .set("worker.timeoutSeconds", LIMIT_SECONDS)
+            .set("worker.pendingTimeoutSeconds", LIMIT_SECONDS)
+    }
+
+    /// Lets the workers of a node go.
+    pub fn release(&self, node: &Node) -> Result<()> {
+        self.shared.free().insert(pods_of(node)?);
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Holds the workers of a node again.
+    pub fn hold(&self, node: &Node) -> Result<()> {
+        self.shared.free().remove(&pods_of(node)?);
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn free(&self) -> MutexGuard<'_, BTreeSet<Ipv4Addr>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, mut stream: TcpStream) {
+        let Ok(peer) = stream.peer_addr() else { return };
+        let network = network_of(peer.ip());
+        let mut free = self.free();
+        while !network.is_some_and(|network| free.contains(&network)) {
+            free = self.changed.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(free);
+        // Who asked may be gone by now.
+        let _ = stream.read(&mut [0; 1024]).and_then(|_| stream.write_all(PAGE));
+    }
+}
+
+/// The network of a node's pods, of which this is one: 256 addresses, by the lab's own rule.
+fn network_of(pod: IpAddr) -> Option<Ipv4Addr> {
+    match pod {
+        IpAddr::V4(pod) => Some(Ipv4Addr::from_bits(pod.to_bits() & !0xff)),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn pods_of(node: &Node) -> Result<Ipv4Addr> {
+    let range = node.machine()?.pod_range();
+    let (network, _) = range.split_once('/').with_context(|| range.clone())?;
+    Ok(network.parse()?)
+}
