@@ -133,11 +133,11 @@ mod tests {
         let api = FakeApi::start(large).await;
         let outcome = to(None).run(&context_with(soon(), api.access())).await;
         assert_eq!(outcome, Outcome::Pass(passed.to_owned()));
-        assert_eq!(api.asked(), ["GET /openapi/v3 Bearer secret", "GET /version Bearer secret"]);
+        assert_eq!(api.asked(), ["GET /openapi/v3 Bearer secret", "GET /version Bearer secret large"]);
         for server in [FakeApi::plain(large).await, FakeApi::start(large).await] {
             let url = Some(server.config().cluster_url.to_string());
             assert_eq!(to(url).run(&context(soon())).await, Outcome::Pass(passed.to_owned()));
-            assert_eq!(server.asked().len(), 2);
+            assert_eq!(server.asked(), ["GET / nobody", "GET / nobody large"]);
         }
     }
 

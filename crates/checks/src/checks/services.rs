@@ -128,15 +128,12 @@ enum Target {
 
 /// What of a Service must answer, or why nothing can.
 fn targets(spec: &ServiceSpec) -> Result<Vec<Target>, &'static str> {
-    if spec.type_.as_deref() == Some("ExternalName") {
-        return Err("is a mere alias (ExternalName)");
-    }
     let listed = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
     let mut addresses: Vec<&str> = listed.map(String::as_str).filter(|ip| !ip.is_empty()).collect();
     addresses.sort_unstable();
     addresses.dedup();
     if addresses.is_empty() {
-        return Err("has no ClusterIP yet");
+        return Err("has no ClusterIP");
     }
     let ports: Vec<&ServicePort> = spec.ports.iter().flatten().collect();
     let is_dns = ports.iter().any(|port| port.port == DNS_PORT);

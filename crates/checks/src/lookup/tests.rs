@@ -74,6 +74,28 @@ async fn every_way_to_say_no_is_told_apart() {
 }
 
 #[tokio::test]
+async fn a_family_without_an_address_does_not_hide_what_went_wrong_with_the_other() {
+    for broken in [RecordType::A, RecordType::AAAA] {
+        let half = move |_: &Name, asked: RecordType| {
+            Reply::Code(if asked == broken { ResponseCode::ServFail } else { ResponseCode::NoError })
+        };
+        let server = FakeDns::with(half, TransportSet::Both).await;
+        for transport in BOTH {
+            let trouble = addresses(&name(), to(server.address, transport), soon()).await.unwrap_err();
+            assert_eq!(trouble.kind, Kind::Servfail, "{trouble:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_connection_times_out() {
+    let server = to(testing::full_tcp().await, Transport::Tcp);
+    let trouble = addresses(&name(), server, shortly()).await.unwrap_err();
+    assert_eq!(trouble.kind, Kind::Timeout);
+    assert!(trouble.detail.starts_with("a.example timed out after "), "{trouble:?}");
+}
+
+#[tokio::test]
 async fn a_cut_answer_is_an_answer() {
     let server = FakeDns::start(Reply::Truncated).await;
     assert_eq!(addresses(&name(), to(server.address, Transport::Udp), soon()).await, Ok(()));

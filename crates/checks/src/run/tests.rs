@@ -122,6 +122,10 @@ async fn the_time_for_all_is_kept_and_some_of_it_is_left_for_the_report() {
     // The third try is cut short at 24 s, so the second one is told.
     assert_eq!(words(&results), ["a timeout: waited (tried 2 times)"]);
     assert_eq!((tries, time), (vec![3], Duration::from_secs(24)));
+    // The fourth pause would take too long.
+    let (results, _, time) = play(&[Behaviour::Fail(99)], (2, 2, 10)).await;
+    assert_eq!(words(&results), ["a refused: try 4 (tried 4 times)"]);
+    assert_eq!(time.as_millis(), 200 + 400 + 800);
     let (_, _, time) = play(&[Behaviour::Hang], (5, 5, 0)).await;
     assert_eq!(time, Duration::from_millis(4_600), "a tenth is kept");
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use futures::future::pending;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::service::service_fn;
@@ -84,7 +84,7 @@ impl FakeApi {
         Self { address, authority, asked }
     }
 
-    /// Method, path and user of each request so far.
+    /// Method, path and user of each request so far, and whether it was larger than any packet.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -114,7 +114,9 @@ async fn converse(
             let path = request.uri().to_string();
             let user =
                 request.headers().get("authorization").map_or("nobody", |value| value.to_str().unwrap());
-            log.lock().unwrap().push(format!("{} {path} {user}", request.method()));
+            let bytes: usize = request.headers().values().map(HeaderValue::len).sum();
+            let size = if bytes > 9_000 { " large" } else { "" };
+            log.lock().unwrap().push(format!("{} {path} {user}{size}", request.method()));
             Ok::<_, Infallible>(match decide(&path) {
                 Answer::Json(code, value) => whole(code, value.to_string()),
                 Answer::Text(code, text) => whole(code, text),

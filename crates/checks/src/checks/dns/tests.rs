@@ -72,7 +72,9 @@ async fn a_server_that_is_not_there_is_told() {
 #[tokio::test]
 async fn a_short_name_is_looked_for_in_the_search_domains() {
     let knows = |name: &Name, _: RecordType| match name.to_ascii().as_str() {
-        "kubernetes.default.svc.example." | "a.b.c.d.e.f." => Reply::Address,
+        "kubernetes.default.svc.example." | "a.b.c.d.e.f." | "1.2.3.4.kubernetes.default.svc.example." => {
+            Reply::Address
+        }
         _ => Reply::Code(ResponseCode::NXDomain),
     };
     let server = FakeDns::with(knows, TransportSet::Both).await;

@@ -154,6 +154,8 @@ fn pods_are_chosen_on_as_many_other_nodes_as_there_are() {
         (0..9).map(|index| (format!("1.0.0.{index}"), format!("n{index}"))).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(ip, node)| (ip.as_str(), node.as_str())).collect();
     assert_eq!(chosen(&many, Some("here")).len(), MAX_PODS);
+    let nowhere = Endpoint { node: None, ..endpoint("1.0.0.9", "", 1) };
+    assert_eq!(choose(vec![nowhere, endpoint("1.0.0.1", "a", 1)], None).len(), 2);
     let portless = Endpoint { ports: Vec::new(), ..endpoint("1.0.0.1", "a", 1) };
     assert_eq!(choose(vec![portless], None), []);
 }
