@@ -39,6 +39,9 @@ const SILENCE: Duration = Duration::from_secs(100);
 const OPENING: Duration = Duration::from_secs(30);
 /// Objects in one page of a list.
 const PAGE: u32 = 200;
+/// What is not installed is looked for again after this long. Seldom, for it is all that is asked while nothing happens,
+/// but often enough to count as a sign of life.
+const ABSENCE: Duration = Duration::from_mins(4);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The annotation of the bookmark after which everything has been told.
@@ -129,7 +132,7 @@ impl<P: Pulse> Watch<P> {
                 self.pulse.heard();
                 let _ = self.facts.send(Fact::Pools(Vec::new())).await;
                 tokio::select! {
-                    () = tokio::time::sleep(SILENCE / 2) => {}
+                    () = tokio::time::sleep(ABSENCE) => {}
                     () = self.facts.closed() => {}
                 }
                 return;
