@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::ids::{NodeRef, Uid, Version, WorkerRef};
 use crate::names;
 use crate::patch::NodePatch;
-use crate::view::{ClaimRef, Condition, LedgerEntry, Purpose, Stamp};
+use crate::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, Purpose, Stamp};
 
 /// One write: exactly one call to the API server. Nothing else writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub enum Action {
         node: NodeRef,
         /// The worker.
         worker: WorkerRef,
-        /// Why, in one phrase.
-        why: &'static str,
+        /// Why.
+        why: Removal,
     },
     /// Taint off, label on, state recorded: one patch.
     OpenGate {
@@ -67,6 +67,8 @@ pub enum Action {
         node: NodeRef,
         /// The condition.
         condition: Condition,
+        /// What it said before, if there was one.
+        before: Option<ConditionStatus>,
     },
     /// Tell people, by an event on the node.
     Tell {
@@ -104,6 +106,19 @@ pub enum Recorded {
     NoVerdict,
     /// The checks were run for a comparison with another node.
     Comparison,
+}
+
+/// Why a worker is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Its node is verified, and nothing follows.
+    Spent,
+    /// It has told what it had to tell, and may be in the way of another one.
+    Heard,
+    /// Its result is not about the node as it is now, and another one waits.
+    Outdated,
+    /// Its node is gone.
+    NodeGone,
 }
 
 /// Why a node is closed. There is no other reason.
@@ -219,7 +234,7 @@ impl fmt::Display for Action {
             }
             Self::Record { node, news: Some(news), .. } => write!(f, "record on {node}: {}", news.message),
             Self::Record { node, news: None, .. } => write!(f, "record on {node}"),
-            Self::SetCondition { node, condition } => {
+            Self::SetCondition { node, condition, .. } => {
                 write!(f, "set condition of {node}: {:?} {}", condition.status, condition.reason)
             }
             Self::Tell { node, news } => write!(f, "tell about {node}: {}", news.message),
@@ -229,6 +244,16 @@ impl fmt::Display for Action {
                 write!(f, "delete {node} by its claim {}", claim.name)
             }
         }
+    }
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spent | Self::Heard => "it is no longer needed",
+            Self::Outdated => "its result is not about the node as it is now",
+            Self::NodeGone => "its node is gone",
+        })
     }
 }
 

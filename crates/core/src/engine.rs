@@ -46,7 +46,8 @@ pub struct Order {
 /// Something that we have to read because no watch tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// Everything, to heal whatever a watch has lost. Answered by lists of all kinds, and by the ledger.
+    /// Everything, to heal whatever a watch may have lost. Answered by lists of those kinds of objects of which that can be
+    /// feared, or not at all.
     Everything,
     /// A node and its worker, after a write of which we do not know what it did. Answered by [`Fact::Reread`],
     /// and by [`Fact::Ledger`] where nodes may be deleted.
@@ -93,8 +94,6 @@ enum Topic {
     Nodes,
     Workers,
     InitPods,
-    Pools,
-    Ledger,
 }
 
 /// The rules at work.
@@ -182,14 +181,14 @@ impl Engine {
             Fact::Nodes(..) => self.comes_to_know(Topic::Nodes),
             Fact::Workers(..) => self.comes_to_know(Topic::Workers),
             Fact::InitPods(..) => self.comes_to_know(Topic::InitPods),
-            Fact::Pools(_) => self.comes_to_know(Topic::Pools),
-            Fact::Ledger(_) => self.comes_to_know(Topic::Ledger),
             Fact::Reread(reread) => {
                 if let Some(desk) = self.desks.get_mut(&reread.node.name) {
                     desk.see_clear();
                 }
             }
-            Fact::Node(..)
+            Fact::Pools(_)
+            | Fact::Ledger(_)
+            | Fact::Node(..)
             | Fact::NodeGone(..)
             | Fact::Worker(..)
             | Fact::WorkerGone(..)
@@ -277,12 +276,9 @@ impl Engine {
     /// Whether all is known that decisions rest on. Until then none is made.
     #[must_use]
     pub fn knows_enough(&self) -> bool {
-        let mut needed = vec![Topic::Nodes, Topic::Workers, Topic::Pools];
+        let mut needed = vec![Topic::Nodes, Topic::Workers];
         if !self.config.gates.is_empty() {
             needed.push(Topic::InitPods);
-        }
-        if self.config.node_management.delete_failed_nodes {
-            needed.push(Topic::Ledger);
         }
         needed.iter().all(|topic| self.known.contains(topic))
     }

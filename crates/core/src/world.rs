@@ -182,7 +182,7 @@ pub struct Tally {
 pub struct World {
     entries: BTreeMap<NodeName, NodeEntry>,
     pools: BTreeMap<String, PoolView>,
-    ledger: LedgerView,
+    ledger: Option<LedgerView>,
     latest: Latest,
     workers: Tally,
     touched: BTreeSet<NodeName>,
@@ -229,10 +229,10 @@ impl World {
         self.pools.get(name)
     }
 
-    /// The ledger of deletions.
+    /// The ledger of deletions, once it was read.
     #[must_use]
-    pub fn ledger(&self) -> &LedgerView {
-        &self.ledger
+    pub fn ledger(&self) -> Option<&LedgerView> {
+        self.ledger.as_ref()
     }
 
     /// How many workers have not ended.
@@ -279,8 +279,8 @@ impl World {
             Fact::InitPods(views, version) => self.init_pods(views, version, now),
             Fact::Pools(pools) => self.pools(pools),
             Fact::Ledger(ledger) => {
-                if ledger.version >= self.ledger.version {
-                    self.ledger = ledger;
+                if self.ledger.as_ref().is_none_or(|known| ledger.version >= known.version) {
+                    self.ledger = Some(ledger);
                 }
             }
             Fact::Occupancy(node, occupancy) => self.occupancy(&node, occupancy, now),

@@ -6,8 +6,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use knr_core::config::Config;
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::api::{Api, Failed};
+use crate::api::{Api, Failed, in_time};
 use crate::calls::{Call, Verb, When, Who};
 use crate::scope::{self, Scope};
 
@@ -88,9 +89,6 @@ async fn is_allowed(client: &Client, call: Call, scope: &Scope, limit: Duration)
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(review.to_string().into_bytes())
         .map_err(|error| Failed::Unreadable(error.to_string()))?;
-    let answer: Value = match tokio::time::timeout(limit, client.request(request)).await {
-        Ok(answer) => answer?,
-        Err(_) => return Err(Failed::NoAnswer(format!("none within {} s", limit.as_secs_f64()))),
-    };
+    let answer: Value = in_time(client.request(request), Instant::now() + limit).await?;
     Ok(answer["status"]["allowed"] == true)
 }

@@ -1,8 +1,6 @@
 //! The one door through which anything is written. One action is one request, and what came of it is told in the words
 //! of the rules.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use knr_core::action::Action;
 use knr_core::config::Config;
@@ -14,6 +12,7 @@ use knr_core::view::{ClaimRef, LedgerEntry, NodeView};
 use knr_core::world::{Fact, Source};
 use kube::core::Status;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::api::{Api, Body, Failed, Target};
 use crate::calls::Call;
@@ -52,35 +51,35 @@ impl Actor {
         Self { api, instance }
     }
 
-    /// Carries out an action, and gives up waiting for its answer after `limit`.
+    /// Carries out an action, and gives up waiting for its answer at the deadline. Nothing is sent after it.
     pub async fn carry_out(
         &self,
         action: &Action,
         config: &Config,
         now: Timestamp,
-        limit: Duration,
+        deadline: Instant,
     ) -> Outcome {
         let done = match action {
             Action::StartWorker { stamp } => {
                 let pod = objects::worker(stamp, config);
                 self.api
-                    .send(Call::CreateWorker, Target::query(BY_US), Body::Json(&pod), limit)
+                    .send(Call::CreateWorker, Target::query(BY_US), Body::Json(&pod), deadline)
                     .await
                     .map(worker)
             }
             Action::RemoveWorker { worker, .. } => {
                 let options = objects::deletion(&worker.uid, None);
                 let target = Target::named(&worker.name);
-                self.api.send(Call::DeleteWorker, target, Body::Json(&options), limit).await.map(removed)
+                self.api.send(Call::DeleteWorker, target, Body::Json(&options), deadline).await.map(removed)
             }
             Action::OpenGate { node, patch, .. }
             | Action::CloseGate { node, patch, .. }
-            | Action::Record { node, patch, .. } => self.patch(&node.name, patch, limit).await,
-            Action::SetCondition { node, condition } => {
-                let patch = objects::condition(node, condition, now);
+            | Action::Record { node, patch, .. } => self.patch(&node.name, patch, deadline).await,
+            Action::SetCondition { node, condition, before } => {
+                let patch = objects::condition(node, condition, *before, now);
                 let target = Target { name: Some(node.name.as_str()), query: BY_US, ..Target::default() };
                 self.api
-                    .send(Call::PatchNodeStatus, target, Body::StrategicMerge(&patch), limit)
+                    .send(Call::PatchNodeStatus, target, Body::StrategicMerge(&patch), deadline)
                     .await
                     .map(changed)
             }
@@ -90,34 +89,39 @@ impl Actor {
                     Call::CreateEvent,
                     Target::query(BY_US),
                     Body::Json(&event),
-                    limit,
+                    deadline,
                 );
                 sent.await.map(|_| Vec::new())
             }
             Action::ReserveDeletion { version, entries, .. } => {
-                return settle(self.reserve(*version, entries, limit).await);
+                return settle(self.reserve(*version, entries, deadline).await);
             }
             Action::DeleteNode { node, version, claim } => {
-                return settle(self.delete(node, *version, claim.as_ref(), limit).await);
+                return settle(self.delete(node, *version, claim.as_ref(), deadline).await);
             }
         };
         settle(done.map_err(Trouble::from))
     }
 
-    async fn patch(&self, node: &NodeName, patch: &NodePatch, limit: Duration) -> Result<Vec<Fact>, Failed> {
+    async fn patch(
+        &self,
+        node: &NodeName,
+        patch: &NodePatch,
+        deadline: Instant,
+    ) -> Result<Vec<Fact>, Failed> {
         let target = Target { name: Some(node.as_str()), query: BY_US, ..Target::default() };
-        self.api.send(Call::PatchNode, target, Body::JsonPatch(patch), limit).await.map(changed)
+        self.api.send(Call::PatchNode, target, Body::JsonPatch(patch), deadline).await.map(changed)
     }
 
     /// The ledger is made anew if somebody deleted it; what was in it is known.
-    async fn reserve(&self, version: Version, entries: &[LedgerEntry], limit: Duration) -> Facts {
+    async fn reserve(&self, version: Version, entries: &[LedgerEntry], deadline: Instant) -> Facts {
         let namespace = &self.api.namespaces().own;
         let target = Target { name: Some(names::LEDGER), query: BY_US, ..Target::default() };
         let kept = if version == Version::default() {
             None
         } else {
             let object = objects::ledger(namespace, version, entries);
-            match self.api.send::<_, Value>(Call::UpdateLedger, target, Body::Json(&object), limit).await {
+            match self.api.send::<_, Value>(Call::UpdateLedger, target, Body::Json(&object), deadline).await {
                 Err(failed) if failed.code() == Some(404) => None,
                 kept => Some(kept?),
             }
@@ -126,33 +130,38 @@ impl Actor {
             kept
         } else {
             let object = objects::ledger(namespace, Version::default(), entries);
-            self.api.send(Call::CreateLedger, Target::query(BY_US), Body::Json(&object), limit).await?
+            self.api.send(Call::CreateLedger, Target::query(BY_US), Body::Json(&object), deadline).await?
         };
         let ledger = objects::read_ledger(&kept).map_err(Failed::Unreadable)?;
         Ok(vec![Fact::Ledger(ledger)])
     }
 
-    /// A claim knows nothing of the node's version, so the node is read once more just before.
+    /// A claim knows nothing of the node's version, and what a node says of its claim is the word of its kubelet: so both
+    /// are read once more just before.
     async fn delete(
         &self,
         node: &NodeRef,
         version: Version,
         claim: Option<&ClaimRef>,
-        limit: Duration,
+        deadline: Instant,
     ) -> Facts {
         let Some(claim) = claim else {
             let options = objects::deletion(&node.uid, Some(version));
             let target = Target::named(node.name.as_str());
-            let gone: SlimNode = self.api.send(Call::DeleteNode, target, Body::Json(&options), limit).await?;
+            let gone: SlimNode =
+                self.api.send(Call::DeleteNode, target, Body::Json(&options), deadline).await?;
             return Ok(left(gone));
         };
-        let (now, _) = self.api.node(&node.name, limit).await?;
+        let (now, _) = self.api.node(&node.name, deadline).await?;
         if now.is_none_or(|now| now.id != *node || now.version != version) {
+            return Err(Trouble::Changed);
+        }
+        if !self.api.claims(claim, &node.name, deadline).await? {
             return Err(Trouble::Changed);
         }
         let options = objects::deletion(&claim.uid, None);
         let target = Target::named(&claim.name);
-        self.api.send::<_, Value>(Call::DeleteClaim, target, Body::Json(&options), limit).await?;
+        self.api.send::<_, Value>(Call::DeleteClaim, target, Body::Json(&options), deadline).await?;
         Ok(Vec::new())
     }
 }
@@ -187,12 +196,18 @@ fn settle(done: Facts) -> Outcome {
 
 fn by_status(status: &Status) -> Outcome {
     match status.code {
+        404 if is_about_a_namespace(status) => Outcome::Refused(status.message.clone()),
         404 | 409 => Outcome::Conflict,
         422 if is_contradiction(status) => Outcome::Conflict,
         429 | 503 => Outcome::Unavailable,
         400..=499 => Outcome::Refused(status.message.clone()),
         _ => Outcome::Unknown,
     }
+}
+
+/// There is nothing to make an object in.
+fn is_about_a_namespace(status: &Status) -> bool {
+    status.details.as_ref().is_some_and(|details| details.kind == "namespaces")
 }
 
 /// A test in a patch failed, which is told without a cause, or the UID is another one. Any other 422 names the field that

@@ -1,7 +1,6 @@
 //! One request to the API server: where it goes, how long it may take, what came of it.
 
 use std::error::Error as _;
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -11,6 +10,7 @@ use knr_core::config::Config;
 use kube::core::{Status, WatchEvent};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
 
 use crate::calls::{Call, Place, Verb};
 
@@ -177,13 +177,10 @@ impl Api {
         call: Call,
         target: Target<'_>,
         body: Body<'_, B>,
-        limit: Duration,
+        deadline: Instant,
     ) -> Result<T, Failed> {
         let request = self.request(call, target, &body)?;
-        match tokio::time::timeout(limit, self.client.request(request)).await {
-            Ok(answer) => Ok(answer?),
-            Err(_) => Err(Failed::NoAnswer(format!("none within {} s", limit.as_secs_f64()))),
-        }
+        in_time(self.client.request(request), deadline).await
     }
 
     /// Reads something.
@@ -191,9 +188,9 @@ impl Api {
         &self,
         call: Call,
         target: Target<'_>,
-        limit: Duration,
+        deadline: Instant,
     ) -> Result<T, Failed> {
-        self.send(call, target, Body::<()>::Nothing, limit).await
+        self.send(call, target, Body::<()>::Nothing, deadline).await
     }
 
     /// Opens a watch.
@@ -201,16 +198,14 @@ impl Api {
         &self,
         call: Call,
         target: Target<'_>,
-        limit: Duration,
+        deadline: Instant,
     ) -> Result<BoxStream<'static, Result<WatchEvent<T>, Failed>>, Failed>
     where
         T: DeserializeOwned + Clone + Send + 'static,
     {
         let request = self.request(call, target, &Body::<()>::Nothing)?;
-        match tokio::time::timeout(limit, self.client.request_events(request)).await {
-            Ok(stream) => Ok(Box::pin(stream?.map(|event| event.map_err(Failed::from)))),
-            Err(_) => Err(Failed::NoAnswer(format!("none within {} s", limit.as_secs_f64()))),
-        }
+        let events = in_time(self.client.request_events(request), deadline).await?;
+        Ok(Box::pin(events.map(|event| event.map_err(Failed::from))))
     }
 
     fn request<B: Serialize>(
@@ -246,7 +241,7 @@ impl Api {
         let parts = [
             target.namespace.or(implied).map(|namespace| format!("/namespaces/{namespace}")),
             Some(format!("/{}", rule.plural())),
-            target.name.map(|name| format!("/{name}")),
+            target.name.map(|name| format!("/{}", encoded(name))),
             rule.part().map(|part| format!("/{part}")),
         ];
         path.extend(parts.into_iter().flatten());
@@ -270,7 +265,21 @@ fn encode<B: Serialize>(body: &Body<'_, B>) -> serde_json::Result<(Option<&'stat
     })
 }
 
-/// A text as part of a query.
+/// Waits for an answer until the deadline. What could not be sent before it is not sent at all.
+pub(crate) async fn in_time<T>(
+    call: impl Future<Output = Result<T, kube::Error>>,
+    deadline: Instant,
+) -> Result<T, Failed> {
+    if deadline <= Instant::now() {
+        return Err(Failed::NoConnection("there was no time left to send the request".to_owned()));
+    }
+    match timeout_at(deadline, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Failed::NoAnswer("none came in time".to_owned())),
+    }
+}
+
+/// A text as part of a path or a query.
 pub(crate) fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }

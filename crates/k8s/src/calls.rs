@@ -196,6 +196,8 @@ calls! {
     ListPools: Controller List "karpenter.sh" "v1" "nodepools" Cluster Always;
     /// Karpenter's pools from then on.
     WatchPools: Controller Watch "karpenter.sh" "v1" "nodepools" Cluster Always;
+    /// The claim of a node of Karpenter is looked at before it is deleted.
+    GetClaim: Controller Get "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
     /// A node of Karpenter is deleted by its claim.
     DeleteClaim: Controller Delete "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
     /// The ledger of deletions is read.

@@ -37,24 +37,29 @@ pub fn event(node: &NodeRef, news: &News, instance: &str, now: Timestamp) -> Val
 
 /// A patch of a node's status that sets our condition and touches no other.
 #[must_use]
-pub fn condition(node: &NodeRef, condition: &Condition, now: Timestamp) -> Value {
+pub fn condition(
+    node: &NodeRef,
+    condition: &Condition,
+    before: Option<ConditionStatus>,
+    now: Timestamp,
+) -> Value {
     let status = match condition.status {
         ConditionStatus::True => "True",
         ConditionStatus::False => "False",
         ConditionStatus::Unknown => "Unknown",
     };
-    let at = seconds(now);
-    json!({
-        "metadata": { "uid": node.uid },
-        "status": { "conditions": [{
-            "type": names::CONDITION,
-            "status": status,
-            "reason": condition.reason,
-            "message": condition.message,
-            "lastHeartbeatTime": at,
-            "lastTransitionTime": at,
-        }] },
-    })
+    let mut patch = json!({
+        "type": names::CONDITION,
+        "status": status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastHeartbeatTime": seconds(now),
+    });
+    // What is not in the patch stays as it is.
+    if before != Some(condition.status) {
+        patch["lastTransitionTime"] = json!(seconds(now));
+    }
+    json!({ "metadata": { "uid": node.uid }, "status": { "conditions": [patch] } })
 }
 
 /// What has to be true of an object for it to be deleted.
@@ -162,11 +167,13 @@ mod tests {
     #[test]
     fn a_condition_names_its_own_type_alone() {
         let fit = Condition { status: ConditionStatus::True, reason: "Verified".into(), message: "m".into() };
-        let patch = condition(&node(), &fit, Timestamp::UNIX_EPOCH);
+        let patch = condition(&node(), &fit, Some(ConditionStatus::False), Timestamp::UNIX_EPOCH);
         assert_eq!(patch["metadata"], json!({ "uid": "u1" }));
         assert_eq!(patch["status"]["conditions"].as_array().unwrap().len(), 1);
         assert_eq!(patch["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00Z");
         assert_eq!(patch["status"]["conditions"][0]["type"], "NodeReadyVerified");
+        let same = condition(&node(), &fit, Some(ConditionStatus::True), Timestamp::UNIX_EPOCH);
+        assert!(same["status"]["conditions"][0].get("lastTransitionTime").is_none());
     }
 
     #[test]

@@ -189,7 +189,7 @@ mod tests {
         let objects = of("nodeManagement: {deleteFailedNodes: true, backfill: true}\ngates: [{name: a}]");
         assert_eq!(
             rights(&objects, "ClusterRole", "kube-node-ready-controller-deletion", None),
-            ["/nodes: delete", "karpenter.sh/nodeclaims: delete"]
+            ["/nodes: delete", "karpenter.sh/nodeclaims: delete get"]
         );
         assert_eq!(
             rights(&objects, "Role", "kube-node-ready-controller-deletion", Some("own")),

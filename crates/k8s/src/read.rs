@@ -1,14 +1,13 @@
 //! What no watch tells: single nodes and workers as they are now, what runs on a node, the ledger.
 
-use std::time::Duration;
-
 use knr_core::action::worker_name;
 use knr_core::ids::{NodeName, NodeRef, Version};
 use knr_core::names;
-use knr_core::view::{LedgerView, NodeView, Occupancy, WorkerView};
+use knr_core::view::{ClaimRef, LedgerView, NodeView, Occupancy, WorkerView};
 use knr_core::world::{Fact, Reread};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::api::{Api, Failed, Target, encoded};
 use crate::calls::Call;
@@ -45,39 +44,71 @@ struct PodStatus {
     phase: String,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SlimClaim {
+    metadata: Meta,
+    status: ClaimStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimStatus {
+    node_name: String,
+}
+
 impl Api {
     /// A node and its worker as they are now.
-    pub async fn reread(&self, node: &NodeRef, limit: Duration) -> Result<Fact, Failed> {
+    pub async fn reread(&self, node: &NodeRef, deadline: Instant) -> Result<Fact, Failed> {
         let ((view, node_version), (worker, worker_version)) =
-            tokio::try_join!(self.node(&node.name, limit), self.worker(node, limit))?;
+            tokio::try_join!(self.node(&node.name, deadline), self.worker(node, deadline))?;
         let node = node.clone();
         Ok(Fact::Reread(Box::new(Reread { node, view, node_version, worker, worker_version })))
+    }
+
+    /// The machine that a claim stands for is this node.
+    pub(crate) async fn claims(
+        &self,
+        claim: &ClaimRef,
+        node: &NodeName,
+        deadline: Instant,
+    ) -> Result<bool, Failed> {
+        let read = self.read::<SlimClaim>(Call::GetClaim, Target::named(&claim.name), deadline).await;
+        match read {
+            Ok(now) => Ok(now.metadata.uid == claim.uid.as_str() && now.status.node_name == node.as_str()),
+            Err(failed) if failed.code() == Some(404) => Ok(false),
+            Err(failed) => Err(failed),
+        }
     }
 
     /// A list by name rather than a read of one: it also says as of when there is no such node.
     pub(crate) async fn node(
         &self,
         name: &NodeName,
-        limit: Duration,
+        deadline: Instant,
     ) -> Result<(Option<NodeView>, Version), Failed> {
         let query = by_name(name.as_str());
-        let list: List<SlimNode> = self.read(Call::ListNodes, Target::query(&query), limit).await?;
+        let list: List<SlimNode> = self.read(Call::ListNodes, Target::query(&query), deadline).await?;
         let version = version(&list.metadata.resource_version);
         Ok((list.items.into_iter().next().map(NodeView::from), version))
     }
 
-    async fn worker(&self, node: &NodeRef, limit: Duration) -> Result<(Option<WorkerView>, Version), Failed> {
+    async fn worker(
+        &self,
+        node: &NodeRef,
+        deadline: Instant,
+    ) -> Result<(Option<WorkerView>, Version), Failed> {
         let query = by_name(&worker_name(&node.uid));
-        let list: List<SlimWorker> = self.read(Call::ListWorkers, Target::query(&query), limit).await?;
+        let list: List<SlimWorker> = self.read(Call::ListWorkers, Target::query(&query), deadline).await?;
         let version = version(&list.metadata.resource_version);
         Ok((list.items.into_iter().find_map(SlimWorker::view), version))
     }
 
     /// What runs on a node.
-    pub async fn occupancy(&self, node: &NodeRef, limit: Duration) -> Result<Fact, Failed> {
+    pub async fn occupancy(&self, node: &NodeRef, deadline: Instant) -> Result<Fact, Failed> {
         let selector = format!("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", node.name);
         let query = format!("fieldSelector={}", encoded(&selector));
-        let pods: List<SlimPod> = self.read(Call::ListPodsOfNode, Target::query(&query), limit).await?;
+        let pods: List<SlimPod> = self.read(Call::ListPodsOfNode, Target::query(&query), deadline).await?;
         let user = pods.items.into_iter().find(is_of_a_user);
         let occupancy = match user {
             None => Occupancy::Idle,
@@ -87,8 +118,8 @@ impl Api {
     }
 
     /// The ledger of deletions; one that does not exist yet is empty.
-    pub async fn ledger(&self, limit: Duration) -> Result<Fact, Failed> {
-        let read = self.read::<Value>(Call::GetLedger, Target::named(names::LEDGER), limit).await;
+    pub async fn ledger(&self, deadline: Instant) -> Result<Fact, Failed> {
+        let read = self.read::<Value>(Call::GetLedger, Target::named(names::LEDGER), deadline).await;
         let ledger = match read {
             Ok(object) => objects::read_ledger(&object).map_err(Failed::Unreadable)?,
             Err(failed) if failed.code() == Some(404) => LedgerView::default(),

@@ -13,6 +13,7 @@
 
 mod feed;
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::core::WatchEvent;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::api::{Api, Failed, encoded};
 use crate::observe::{self, SlimInitPod, SlimNode, SlimPool, SlimWorker};
@@ -40,9 +41,11 @@ const OPENING: Duration = Duration::from_secs(30);
 /// Objects in one page of a list.
 const PAGE: u32 = 200;
 /// What is not installed is looked for again after this long. Seldom, for it is all that is asked while nothing happens,
-/// but often enough to count as a sign of life.
-const ABSENCE: Duration = Duration::from_mins(4);
+/// but often enough for a sign of life, even if the server is out of reach for a minute or two just then.
+const ABSENCE: Duration = Duration::from_mins(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// A connection that lived this long was a good one.
+const STEADY: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The annotation of the bookmark after which everything has been told.
 const ALL_TOLD: &str = "k8s.io/initial-events-end";
@@ -92,17 +95,28 @@ struct Position {
 impl<P: Pulse> Watch<P> {
     /// Follows until nobody listens any more.
     pub async fn follow(self) {
-        let mut position =
-            Position { version: None, streams_lists: true, pause: FIRST_PAUSE, memory: Memory::new() };
+        let mut position = Position {
+            version: None,
+            streams_lists: true,
+            pause: FIRST_PAUSE,
+            memory: Memory::of(&self.feed),
+        };
         loop {
+            let began = Instant::now();
             let end = match self.feed.kind {
                 Kind::Nodes => self.connect::<SlimNode>(&mut position).await,
                 Kind::Workers => self.connect::<SlimWorker>(&mut position).await,
                 Kind::InitPods => self.connect::<SlimInitPod>(&mut position).await,
                 Kind::Pools => self.connect::<SlimPool>(&mut position).await,
             };
+            let is_steady = began.elapsed() >= STEADY;
+            if is_steady {
+                position.pause = FIRST_PAUSE;
+            }
             match end {
-                Ok(End::Over) => {}
+                Ok(End::Over) if is_steady => {}
+                // Whoever takes a connection only to end it would be asked without a pause.
+                Ok(End::Over) => self.rest(&mut position).await,
                 Ok(End::Closed) => return,
                 Ok(End::Asked) => position.version = None,
                 Ok(End::Forgotten) => {
@@ -130,6 +144,7 @@ impl<P: Pulse> Watch<P> {
             // What is not installed is no trouble; it may be some day.
             Some(404) if self.feed.kind == Kind::Pools => {
                 self.pulse.heard();
+                (position.version, position.memory) = (None, Memory::of(&self.feed));
                 let _ = self.facts.send(Fact::Pools(Vec::new())).await;
                 tokio::select! {
                     () = tokio::time::sleep(ABSENCE) => {}
@@ -158,7 +173,7 @@ impl<P: Pulse> Watch<P> {
     /// One connection: from the beginning or from where the last one ended.
     async fn connect<T: Observed>(&self, position: &mut Position) -> Result<End, Failed> {
         if position.version.is_none() && !position.streams_lists {
-            let (all, version) = self.list::<T>().await?;
+            let (all, version) = self.list::<T>(&position.memory).await?;
             let fact = T::all(all, observe::version(&version), &mut position.memory);
             if !self.tell(Some(fact)).await {
                 return Ok(End::Closed);
@@ -172,7 +187,7 @@ impl<P: Pulse> Watch<P> {
         };
         let query = format!("{base}{mode}&allowWatchBookmarks=true&timeoutSeconds={LIFETIME_SECONDS}");
         let (call, target) = (self.feed.kind.watch_call(), self.feed.target(&query));
-        let events = self.api.watch::<T>(call, target, OPENING).await?;
+        let events = self.api.watch::<T>(call, target, Instant::now() + OPENING).await?;
         self.pulse.heard();
         self.hear(events, position).await
     }
@@ -182,7 +197,7 @@ impl<P: Pulse> Watch<P> {
         mut events: BoxStream<'static, Result<WatchEvent<T>, Failed>>,
         position: &mut Position,
     ) -> Result<End, Failed> {
-        let mut so_far = position.version.is_none().then(Vec::new);
+        let mut so_far = position.version.is_none().then(BTreeMap::new);
         loop {
             let event = tokio::select! {
                 event = timeout(SILENCE, events.next()) => event,
@@ -202,7 +217,6 @@ impl<P: Pulse> Watch<P> {
                 Ok(Some(event)) => event?,
             };
             self.pulse.heard();
-            position.pause = FIRST_PAUSE;
             let fact = match event {
                 WatchEvent::Error(status) if status.code == 410 => return Ok(End::Forgotten),
                 WatchEvent::Error(status) => return Err(Failed::Status(status)),
@@ -215,15 +229,15 @@ impl<P: Pulse> Watch<P> {
     }
 
     /// Everything, page by page.
-    async fn list<T: Observed>(&self) -> Result<(Vec<T::View>, String), Failed> {
+    async fn list<T: Observed>(&self, memory: &Memory) -> Result<(Vec<T::View>, String), Failed> {
         let (mut all, mut next) = (Vec::new(), String::new());
         loop {
             let page = format!("limit={PAGE}&continue={}", encoded(&next));
             let query = format!("{}{page}", self.feed.query());
             let (call, target) = (self.feed.kind.list_call(), self.feed.target(&query));
-            let list: List<T> = self.api.read(call, target, OPENING).await?;
+            let list: List<T> = self.api.read(call, target, Instant::now() + OPENING).await?;
             self.pulse.heard();
-            all.extend(list.items.into_iter().filter_map(Observed::view));
+            all.extend(list.items.into_iter().filter_map(|object| object.view(memory)));
             next = list.metadata.next;
             if next.is_empty() {
                 return Ok((all, list.metadata.resource_version));
@@ -245,7 +259,7 @@ impl Position {
     fn learn<T: Observed>(
         &mut self,
         event: WatchEvent<T>,
-        so_far: &mut Option<Vec<T::View>>,
+        so_far: &mut Option<BTreeMap<String, T::View>>,
     ) -> Option<Fact> {
         match event {
             WatchEvent::Error(_) => None,
@@ -253,7 +267,8 @@ impl Position {
                 let version = bookmark.metadata.resource_version;
                 let all_told = bookmark.metadata.annotations.contains_key(ALL_TOLD);
                 let all = so_far.take_if(|_| all_told);
-                let fact = all.map(|all| T::all(all, observe::version(&version), &mut self.memory));
+                let views = all.map(|all| all.into_values().collect());
+                let fact = views.map(|all| T::all(all, observe::version(&version), &mut self.memory));
                 if so_far.is_none() {
                     self.version = Some(version);
                 }
@@ -261,13 +276,18 @@ impl Position {
             }
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 if let Some(all) = so_far {
-                    all.extend(object.view());
+                    let uid = object.meta().uid.clone();
+                    all.extend(object.view(&self.memory).map(|view| (uid, view)));
                     return None;
                 }
                 self.version = Some(object.meta().resource_version.clone());
                 object.changed(&mut self.memory)
             }
             WatchEvent::Deleted(object) => {
+                if let Some(all) = so_far {
+                    all.remove(&object.meta().uid);
+                    return None;
+                }
                 self.version = Some(object.meta().resource_version.clone());
                 object.gone(&mut self.memory)
             }

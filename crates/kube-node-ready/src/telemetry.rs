@@ -19,6 +19,8 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
+/// The Kubernetes client.
+const CLIENT: &str = "kube_client";
 /// What the crates of this project begin with.
 const OURS: [&str; 2] = ["knr_", "kube_node_ready"];
 
@@ -104,7 +106,12 @@ fn filter(level: Level) -> Targets {
         Level::Warn => (LevelFilter::WARN, LevelFilter::WARN),
         Level::Error => (LevelFilter::ERROR, LevelFilter::ERROR),
     };
-    Targets::new().with_default(theirs).with_targets(OURS.map(|target| (target, ours)))
+    // The client puts whole answers into its warnings.
+    let client = if level == Level::Trace { LevelFilter::TRACE } else { LevelFilter::ERROR };
+    Targets::new()
+        .with_default(theirs)
+        .with_target(CLIENT, client)
+        .with_targets(OURS.map(|target| (target, ours)))
 }
 
 fn now() -> Timestamp {

@@ -276,7 +276,7 @@ impl Api {
                 let view = self.patch_node(node.name.as_str(), &json!(patch))?;
                 Ok(vec![Fact::Node(view, Source::Answer)])
             }
-            Action::SetCondition { node, condition } => {
+            Action::SetCondition { node, condition, .. } => {
                 let status = match condition.status {
                     ConditionStatus::True => "True",
                     ConditionStatus::False => "False",

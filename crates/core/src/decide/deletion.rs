@@ -170,7 +170,9 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Decision {
 
 fn reserve_or_delete(subject: &Subject<'_>, tell: impl Fn(String) -> Decision) -> Decision {
     let cx = subject.cx;
-    let ledger = cx.world.ledger();
+    let Some(ledger) = cx.world.ledger() else {
+        return tell("not deleted: the ledger of deletions could not be read yet".to_owned());
+    };
     let (node, limits) = (&subject.view.id, &cx.config.limits.deletion);
     let recent = |entry: &&LedgerEntry| cx.now.duration_since(entry.at) < WINDOW;
     let mut entries: Vec<LedgerEntry> = ledger.entries.iter().filter(recent).cloned().collect();

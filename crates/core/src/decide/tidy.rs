@@ -2,7 +2,7 @@
 
 use super::subject::Subject;
 use super::{Context, Decision};
-use crate::action::Action;
+use crate::action::{Action, Removal};
 use crate::explain::{Door, Explanation, Phase};
 use crate::state::StatePhase;
 use crate::view::{Condition, ConditionStatus, WorkerView};
@@ -13,7 +13,7 @@ pub(super) fn consider(subject: &Subject<'_>, worker_is_wanted: bool) -> Option<
     condition(subject).or_else(|| spent_worker(subject, worker_is_wanted))
 }
 
-pub(super) fn remove(worker: &WorkerView, why: &'static str) -> Action {
+pub(super) fn remove(worker: &WorkerView, why: Removal) -> Action {
     Action::RemoveWorker { node: worker.stamp.node.clone(), worker: worker.id.clone(), why }
 }
 
@@ -29,16 +29,23 @@ fn condition(subject: &Subject<'_>) -> Option<Action> {
     };
     let condition =
         Condition { status, reason: reason.to_owned(), message: subject.account(state).to_string() };
-    (subject.view.condition.as_ref() != Some(&condition))
-        .then(|| Action::SetCondition { node: subject.view.id.clone(), condition })
+    let known = subject.view.condition.as_ref();
+    let before = known.map(|known| known.status);
+    (known != Some(&condition)).then(|| Action::SetCondition {
+        node: subject.view.id.clone(),
+        condition,
+        before,
+    })
 }
 
 pub(super) fn spent_worker(subject: &Subject<'_>, is_wanted: bool) -> Option<Action> {
     let is_needed = |worker: &WorkerView| is_wanted && worker.stamp.node == subject.view.id;
+    let why = match subject.state.map(|state| state.phase) {
+        Some(StatePhase::Verified) => Removal::Spent,
+        Some(StatePhase::Failed | StatePhase::Unverified) | None => Removal::Heard,
+    };
     let mut spent = subject.entry.workers.values().map(|worker| &worker.view);
-    spent
-        .find(|worker| !worker.leaving && !is_needed(worker))
-        .map(|worker| remove(worker, "it is no longer needed"))
+    spent.find(|worker| !worker.leaving && !is_needed(worker)).map(|worker| remove(worker, why))
 }
 
 /// A worker of an earlier node of this name.
@@ -46,7 +53,7 @@ pub(super) fn foreign_worker(subject: &Subject<'_>) -> Option<Action> {
     let mut workers = subject.entry.workers.values().map(|worker| &worker.view);
     workers
         .find(|worker| worker.stamp.node != subject.view.id && !worker.leaving)
-        .map(|worker| remove(worker, "its node is gone"))
+        .map(|worker| remove(worker, Removal::NodeGone))
 }
 
 /// Workers whose node is gone. The garbage collector removes them too, some time.
@@ -57,7 +64,7 @@ pub(super) fn orphans(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     // The node may only be late: its own watch can be behind that of the workers.
     match entry.workers.values().find(|worker| !worker.view.leaving) {
         Some(worker) if cx.now < worker.since + interval => decision.wakes(worker.since + interval),
-        Some(worker) => decision.acts(remove(&worker.view, "its node is gone")),
+        Some(worker) => decision.acts(remove(&worker.view, Removal::NodeGone)),
         None => decision,
     }
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, scope, startup, tidy, verification};
-use crate::action::{Action, Closing, Headline, News, Recorded};
+use crate::action::{Action, Closing, Headline, News, Recorded, Removal};
 use crate::explain::{Door, Phase, later, seconds};
 use crate::names;
 use crate::patch::PatchBuilder;
@@ -75,7 +75,7 @@ impl<'a> Trial<'a> {
             }
             Some(worker) => self
                 .waiting("an earlier worker is removed first")
-                .acts(tidy::remove(&worker.view, "its result is not about the node as it is now")),
+                .acts(tidy::remove(&worker.view, Removal::Outdated)),
             None if self.lost_its_worker() => self.record_inconclusive("the worker vanished"),
             None => self.try_next(),
         }

@@ -321,9 +321,9 @@ fn the_ledger_is_never_replaced_by_an_older_one() {
     };
     let mut world = knowing(vec![ledger(5, 5)]);
     world.learn(ledger(4, 4), at(2));
-    assert_eq!(world.ledger().entries[0].at, at(5));
+    assert_eq!(world.ledger().unwrap().entries[0].at, at(5));
     world.learn(ledger(6, 6), at(2));
-    assert_eq!(world.ledger().entries[0].at, at(6));
+    assert_eq!(world.ledger().unwrap().entries[0].at, at(6));
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Cluster {
             Action::OpenGate { node, patch, .. }
             | Action::CloseGate { node, patch, .. }
             | Action::Record { node, patch, .. } => self.patch(&node.name, patch),
-            Action::SetCondition { node, condition } => self.set_condition(node, condition),
+            Action::SetCondition { node, condition, .. } => self.set_condition(node, condition),
             Action::Tell { .. } => return Outcome::Done(Vec::new()),
             Action::ReserveDeletion { version, entries, .. } => {
                 (self.ledger.version == *version).then(|| {

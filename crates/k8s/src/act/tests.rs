@@ -1,4 +1,4 @@
-use knr_core::action::{Closing, Headline, News, Recorded};
+use knr_core::action::{Closing, Headline, News, Recorded, Removal};
 use knr_core::ids::WorkerRef;
 use knr_core::patch::PatchBuilder;
 use knr_core::view::{Condition, ConditionStatus, Purpose, Stamp};
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::testing::{Answer, FakeServer};
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 fn node() -> NodeRef {
     NodeRef { name: "n1".into(), uid: "u1".into() }
@@ -33,7 +33,8 @@ fn stamp() -> Stamp {
 async fn outcome(action: &Action, answers: Vec<Answer>) -> (Outcome, FakeServer) {
     let server = FakeServer::answering(answers);
     let actor = Actor::new(server.api(), "me".to_owned());
-    let outcome = actor.carry_out(action, &Config::default(), Timestamp::UNIX_EPOCH, LIMIT).await;
+    let outcome =
+        actor.carry_out(action, &Config::default(), Timestamp::UNIX_EPOCH, Instant::now() + LIMIT).await;
     (outcome, server)
 }
 
@@ -50,7 +51,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             json,
         ),
         (
-            Action::RemoveWorker { node: node(), worker, why: "x" },
+            Action::RemoveWorker { node: node(), worker, why: Removal::Spent },
             "DELETE /api/v1/namespaces/workers/pods/w",
             json,
         ),
@@ -76,7 +77,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             patch_type,
         ),
         (
-            Action::SetCondition { node: node(), condition },
+            Action::SetCondition { node: node(), condition, before: None },
             "PATCH /api/v1/nodes/n1/status?fieldManager=kube-node-ready",
             Some("application/strategic-merge-patch+json"),
         ),
@@ -172,7 +173,7 @@ async fn answers_bring_facts() {
     let remove = Action::RemoveWorker {
         node: node(),
         worker: WorkerRef { name: "w".into(), uid: "wu".into() },
-        why: "x",
+        why: Removal::Spent,
     };
     let (done, server) = outcome(&remove, vec![Answer::Json(200, pod.clone())]).await;
     assert_eq!(done, Outcome::Done(Vec::new()), "gone at once: nothing is known of it any more");
@@ -189,13 +190,27 @@ async fn a_claim_is_deleted_only_if_its_node_is_still_what_was_seen() {
     let delete = Action::DeleteNode { node: node(), version: Version(8), claim };
     let list =
         |items: Value| Answer::Json(200, json!({ "metadata": { "resourceVersion": "9" }, "items": items }));
+    let unchanged = || list(json!([object("Node")]));
+    let of = |uid: &str, node: &str| {
+        Answer::Json(200, json!({ "metadata": { "uid": uid }, "status": { "nodeName": node } }))
+    };
     let (done, server) =
-        outcome(&delete, vec![list(json!([object("Node")])), Answer::Json(200, json!({}))]).await;
+        outcome(&delete, vec![unchanged(), of("cu", "n1"), Answer::Json(200, json!({}))]).await;
     assert_eq!(done, Outcome::Done(Vec::new()));
     assert_eq!(
         server.lines(),
-        ["GET /api/v1/nodes?fieldSelector=metadata.name%3Dn1", "DELETE /apis/karpenter.sh/v1/nodeclaims/c1"]
+        [
+            "GET /api/v1/nodes?fieldSelector=metadata.name%3Dn1",
+            "GET /apis/karpenter.sh/v1/nodeclaims/c1",
+            "DELETE /apis/karpenter.sh/v1/nodeclaims/c1"
+        ]
     );
+    // What a node says of its claim is the word of its kubelet.
+    let gone = Answer::Json(404, json!({ "kind": "Status", "code": 404, "reason": "NotFound" }));
+    for claim in [of("cu", "n2"), of("other", "n1"), gone] {
+        let (outcome, server) = outcome(&delete, vec![unchanged(), claim]).await;
+        assert_eq!((outcome, server.lines().len()), (Outcome::Conflict, 2));
+    }
     let mut changed = object("Node");
     changed["metadata"]["resourceVersion"] = json!("9");
     let mut another = object("Node");
@@ -204,6 +219,29 @@ async fn a_claim_is_deleted_only_if_its_node_is_still_what_was_seen() {
         let (outcome, server) = outcome(&delete, vec![list(items)]).await;
         assert_eq!((outcome, server.lines().len()), (Outcome::Conflict, 1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_after_the_deadline() {
+    let server = FakeServer::answering([]);
+    let actor = Actor::new(server.api(), "me".to_owned());
+    for (action, ..) in actions() {
+        let outcome =
+            actor.carry_out(&action, &Config::default(), Timestamp::UNIX_EPOCH, Instant::now()).await;
+        assert_eq!(outcome, Outcome::Unavailable, "{action}");
+    }
+    assert!(server.lines().is_empty());
+}
+
+#[tokio::test]
+async fn a_missing_namespace_is_told_to_a_person() {
+    let (start, ..) = actions().swap_remove(0);
+    let missing = json!({
+        "kind": "Status", "code": 404, "reason": "NotFound", "message": "namespaces \"x\" not found",
+        "details": { "name": "x", "kind": "namespaces" },
+    });
+    let (refused, _) = outcome(&start, vec![Answer::Json(404, missing)]).await;
+    assert_eq!(refused, Outcome::Refused("namespaces \"x\" not found".to_owned()));
 }
 
 #[tokio::test]

@@ -260,10 +260,15 @@ impl Elector {
         self.calls.replace(lease, spec, limit).await.map(drop)
     }
 
+    /// Says what is wrong. A watch that fails is the least of all troubles and hides no other.
     fn complain(&self, error: LeaseError) {
         self.trouble.send_if_modified(|trouble| {
-            let news = trouble.as_ref() != Some(&error);
-            *trouble = Some(error);
+            let hidden =
+                error.verb == Verb::Watch && trouble.as_ref().is_some_and(|old| old.verb != Verb::Watch);
+            let news = !hidden && trouble.as_ref() != Some(&error);
+            if news {
+                *trouble = Some(error);
+            }
             news
         });
     }

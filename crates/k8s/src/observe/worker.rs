@@ -1,5 +1,6 @@
 //! Worker pods: what was stamped on them, and how far they are.
 
+use knr_core::action::worker_name;
 use knr_core::ids::{NodeRef, WorkerRef};
 use knr_core::names;
 use knr_core::report::Report;
@@ -37,9 +38,10 @@ struct Status {
 }
 
 impl SlimWorker {
-    /// The worker, if this pod is one of ours: what bears our labels but no stamp is somebody else's.
+    /// The worker, if this pod is one of ours: what bears our labels but no stamp, or another name than the stamp demands, is
+    /// somebody else's.
     pub(crate) fn view(self) -> Option<WorkerView> {
-        let stamp = self.stamp()?;
+        let stamp = self.stamp().filter(|stamp| worker_name(&stamp.node.uid) == self.metadata.name)?;
         let host = Some(self.spec.node_name).filter(|name| !name.is_empty());
         Some(WorkerView {
             id: WorkerRef { name: self.metadata.name.clone(), uid: self.metadata.uid.as_str().into() },
@@ -89,7 +91,7 @@ impl Status {
             return Stage::Ended(self.ended_from_outside());
         }
         let failed = |status: &&ContainerStatus| terminated(status).is_some_and(|it| it.exit_code != 0);
-        if is_over
+        if self.phase == "Failed"
             && let Some((failed, how)) =
                 self.init_containers().find(failed).and_then(|it| Some((it, terminated(it)?)))
         {

@@ -65,32 +65,34 @@ impl fmt::Display for Kind {
 }
 
 /// What exactly is watched.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Feed {
     /// The kind.
     pub kind: Kind,
     namespace: Option<String>,
     selector: Option<String>,
+    /// The gates whose init pods these are. One watch may have to be wider than each of them.
+    gates: Vec<StartupGate>,
 }
 
 impl Feed {
     /// All nodes.
     #[must_use]
     pub fn nodes() -> Self {
-        Self { kind: Kind::Nodes, namespace: None, selector: None }
+        Self { kind: Kind::Nodes, namespace: None, selector: None, gates: Vec::new() }
     }
 
     /// All workers.
     #[must_use]
     pub fn workers() -> Self {
         let labels = names::WORKER_LABELS.map(|(key, value)| format!("{key}={value}"));
-        Self { kind: Kind::Workers, namespace: None, selector: Some(labels.join(",")) }
+        Self { kind: Kind::Workers, namespace: None, selector: Some(labels.join(",")), gates: Vec::new() }
     }
 
     /// All of Karpenter's pools.
     #[must_use]
     pub fn pools() -> Self {
-        Self { kind: Kind::Pools, namespace: None, selector: None }
+        Self { kind: Kind::Pools, namespace: None, selector: None, gates: Vec::new() }
     }
 
     /// All pods that any startup gate may wait for; none without gates. They come by one watch, because the order of
@@ -105,6 +107,7 @@ impl Feed {
             kind: Kind::InitPods,
             namespace: only.map(ToString::to_string),
             selector: config.gates.iter().all(is_same).then(|| first.pod_selector.to_string()),
+            gates: config.gates.clone(),
         })
     }
 
@@ -124,15 +127,37 @@ impl Feed {
     }
 }
 
-/// What a watch has to remember of earlier events: pools are told all at once.
-pub(super) type Memory = BTreeMap<String, PoolView>;
+/// What a watch has to know besides the event at hand.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// Pools are told all at once.
+    pools: BTreeMap<String, PoolView>,
+    /// Pods that no gate waits for are not kept.
+    gates: Vec<StartupGate>,
+}
+
+impl Memory {
+    pub(super) fn of(feed: &Feed) -> Self {
+        Self { pools: BTreeMap::new(), gates: feed.gates.clone() }
+    }
+
+    fn all_pools(&self) -> Fact {
+        Fact::Pools(self.pools.values().cloned().collect())
+    }
+
+    fn is_waited_for(&self, pod: &InitPodView) -> bool {
+        self.gates
+            .iter()
+            .any(|gate| gate.namespaces.contains(&pod.namespace) && gate.pod_selector.matches(&pod.labels))
+    }
+}
 
 /// An object that is watched.
 pub(super) trait Observed: DeserializeOwned + Clone + Send + 'static {
     type View: Send;
     fn meta(&self) -> &Meta;
     /// What we see of it, if it concerns us.
-    fn view(self) -> Option<Self::View>;
+    fn view(self, memory: &Memory) -> Option<Self::View>;
     fn all(views: Vec<Self::View>, version: Version, memory: &mut Memory) -> Fact;
     fn changed(self, memory: &mut Memory) -> Option<Fact>;
     fn gone(self, memory: &mut Memory) -> Option<Fact>;
@@ -145,7 +170,7 @@ impl Observed for SlimNode {
         &self.metadata
     }
 
-    fn view(self) -> Option<NodeView> {
+    fn view(self, _: &Memory) -> Option<NodeView> {
         Some(self.into())
     }
 
@@ -170,7 +195,7 @@ impl Observed for SlimWorker {
         &self.metadata
     }
 
-    fn view(self) -> Option<WorkerView> {
+    fn view(self, _: &Memory) -> Option<WorkerView> {
         Self::view(self)
     }
 
@@ -179,11 +204,11 @@ impl Observed for SlimWorker {
     }
 
     fn changed(self, _: &mut Memory) -> Option<Fact> {
-        self.view().map(|view| Fact::Worker(view, Source::Watch))
+        Self::view(self).map(|view| Fact::Worker(view, Source::Watch))
     }
 
     fn gone(self, _: &mut Memory) -> Option<Fact> {
-        let WorkerView { id, version, stamp, .. } = self.view()?;
+        let WorkerView { id, version, stamp, .. } = Self::view(self)?;
         Some(Fact::WorkerGone(id, stamp.node.name, version))
     }
 }
@@ -195,20 +220,26 @@ impl Observed for SlimInitPod {
         &self.metadata
     }
 
-    fn view(self) -> Option<InitPodView> {
-        Self::view(self)
+    fn view(self, memory: &Memory) -> Option<InitPodView> {
+        Self::view(self).filter(|pod| memory.is_waited_for(pod))
     }
 
     fn all(views: Vec<InitPodView>, version: Version, _: &mut Memory) -> Fact {
         Fact::InitPods(views, version)
     }
 
-    fn changed(self, _: &mut Memory) -> Option<Fact> {
-        self.view().map(Fact::InitPod)
+    /// A pod whose labels have changed may be waited for no longer.
+    fn changed(self, memory: &mut Memory) -> Option<Fact> {
+        let pod = Self::view(self)?;
+        Some(if memory.is_waited_for(&pod) {
+            Fact::InitPod(pod)
+        } else {
+            Fact::InitPodGone(pod.uid, pod.host, pod.version)
+        })
     }
 
     fn gone(self, _: &mut Memory) -> Option<Fact> {
-        let InitPodView { uid, host, version, .. } = self.view()?;
+        let InitPodView { uid, host, version, .. } = Self::view(self)?;
         Some(Fact::InitPodGone(uid, host, version))
     }
 }
@@ -220,24 +251,24 @@ impl Observed for SlimPool {
         &self.metadata
     }
 
-    fn view(self) -> Option<PoolView> {
+    fn view(self, _: &Memory) -> Option<PoolView> {
         Some(self.into())
     }
 
     fn all(views: Vec<PoolView>, _: Version, memory: &mut Memory) -> Fact {
-        *memory = views.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
-        Fact::Pools(memory.values().cloned().collect())
+        memory.pools = views.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
+        memory.all_pools()
     }
 
     fn changed(self, memory: &mut Memory) -> Option<Fact> {
         let pool = PoolView::from(self);
-        memory.insert(pool.name.clone(), pool);
-        Some(Fact::Pools(memory.values().cloned().collect()))
+        memory.pools.insert(pool.name.clone(), pool);
+        Some(memory.all_pools())
     }
 
     fn gone(self, memory: &mut Memory) -> Option<Fact> {
-        memory.remove(&self.metadata.name);
-        Some(Fact::Pools(memory.values().cloned().collect()))
+        memory.pools.remove(&self.metadata.name);
+        Some(memory.all_pools())
     }
 }
 
@@ -263,6 +294,29 @@ mod tests {
     }
 
     #[test]
+    fn any_edit_of_a_gate_makes_another_watch() {
+        assert_ne!(gates("gates: [{name: a}]"), gates("gates: [{name: a, minimumHoldSeconds: 5}]"));
+    }
+
+    #[test]
+    fn pods_that_no_gate_waits_for_are_not_kept() {
+        let two = "gates: [{name: a}, {name: b, namespaces: [other], podSelector: x=y, \
+                   taint: {key: b, effect: NoSchedule}, completedAnnotation: c}]";
+        let mut memory = Memory::of(&gates(two).unwrap());
+        let pod = |namespace: &str, key: &str, value: &str| {
+            let labels = serde_json::json!({ key: value });
+            let metadata =
+                serde_json::json!({ "name": "p", "namespace": namespace, "uid": "u", "labels": labels });
+            let pod = serde_json::json!({ "metadata": metadata, "spec": { "nodeName": "n1" } });
+            serde_json::from_value::<SlimInitPod>(pod).unwrap()
+        };
+        assert!(Observed::view(pod("other", "x", "y"), &memory).is_some());
+        assert!(Observed::view(pod("kube-system", "startup.k8s.io/component", "init"), &memory).is_some());
+        assert!(Observed::view(pod("kube-system", "x", "y"), &memory).is_none());
+        assert!(matches!(pod("other", "x", "z").changed(&mut memory), Some(Fact::InitPodGone(..))));
+    }
+
+    #[test]
     fn a_change_of_one_pool_tells_of_all() {
         let pool = |name: &str| {
             serde_json::from_value::<SlimPool>(serde_json::json!({ "metadata": { "name": name } })).unwrap()
@@ -271,7 +325,7 @@ mod tests {
             Some(Fact::Pools(pools)) => pools.len(),
             other => panic!("{other:?}"),
         };
-        let mut memory = Memory::new();
+        let mut memory = Memory::of(&Feed::pools());
         assert_eq!(count(Some(SlimPool::all(vec![pool("a").into()], Version(1), &mut memory))), 1);
         assert_eq!(count(pool("b").changed(&mut memory)), 2);
         assert_eq!(count(pool("b").changed(&mut memory)), 2);

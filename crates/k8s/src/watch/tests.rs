@@ -134,6 +134,31 @@ async fn a_connection_that_ends_before_all_was_told_begins_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_deleted_before_all_was_told_does_not_come_back() {
+    let lines =
+        vec![event("ADDED", node("a", 3)), event("ADDED", node("b", 4)), event("DELETED", node("a", 5))];
+    let ends = follow(
+        Feed::nodes(),
+        vec![Answer::Lines(lines.clone()), Answer::LinesThenSilence(vec![bookmark(7, true)])],
+    );
+    let whole = lines.into_iter().chain([bookmark(7, true)]).collect();
+    let stays = follow(Feed::nodes(), vec![Answer::LinesThenSilence(whole)]);
+    for (mut followed, told) in [(ends, "all  at 7"), (stays, "all b at 7")] {
+        assert_eq!(followed.next().await, told);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_ends_every_connection_at_once_is_not_asked_without_a_pause() {
+    let mut answers: Vec<Answer> = (0..8).map(|_| Answer::Lines(vec![bookmark(7, true)])).collect();
+    answers.push(Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 8))]));
+    let mut followed = follow(Feed::nodes(), answers);
+    let began = Instant::now();
+    while followed.next().await != "a at 8" {}
+    assert!(began.elapsed() > Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_server_has_forgotten_is_told_anew() {
     let again = || Answer::LinesThenSilence(vec![event("ADDED", node("b", 30)), bookmark(31, true)]);
     let forgotten: [(Vec<Answer>, &str); 2] = [

@@ -19,8 +19,13 @@ impl Clock {
 
     /// The time.
     pub(super) fn now(&self) -> Timestamp {
-        let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX);
-        self.wall.checked_add(elapsed).unwrap_or(Timestamp::MAX)
+        self.at(Instant::now())
+    }
+
+    /// What time it was then, or will be.
+    pub(super) fn at(&self, instant: Instant) -> Timestamp {
+        let elapsed = SignedDuration::try_from(instant.duration_since(self.start));
+        self.wall.checked_add(elapsed.unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
     }
 
     /// When it will be this time.
@@ -41,6 +46,7 @@ mod tests {
         let clock = Clock::start();
         let soon = clock.now() + SignedDuration::from_secs(7);
         assert_eq!(clock.instant(soon), Instant::now() + Duration::from_secs(7));
+        assert_eq!(clock.at(clock.instant(soon)), soon);
         tokio::time::advance(Duration::from_secs(9)).await;
         assert!(clock.now() > soon);
         assert!(clock.instant(soon) < Instant::now());

@@ -35,6 +35,15 @@ pub(super) struct Inputs {
     pub(super) stop: CancellationToken,
 }
 
+/// Whether all writes that were begun have been answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Landed {
+    /// All of them.
+    All,
+    /// Some may still be carried out.
+    NotAll,
+}
+
 /// The loop.
 pub(super) struct Driver {
     pub(super) engine: Engine,
@@ -53,7 +62,7 @@ pub(super) struct Driver {
 
 impl Driver {
     /// Turns until it is told to stop, then waits for what has been begun.
-    pub(super) async fn run(mut self, mut inputs: Inputs) {
+    pub(super) async fn run(mut self, mut inputs: Inputs) -> Landed {
         let mut facts = Vec::with_capacity(BATCH);
         loop {
             let heartbeat = Instant::now() + HEARTBEAT;
@@ -67,7 +76,7 @@ impl Driver {
                 }
                 Ok(()) = inputs.config.changed() => {
                     let config = Arc::clone(&inputs.config.borrow_and_update());
-                    self.configure(config);
+                    self.configure(config, &mut inputs.facts).await;
                 }
                 Some(answer) = inputs.answers.recv() => self.settle(answer),
                 _ = inputs.facts.recv_many(&mut facts, BATCH) => self.learn(&mut facts),
@@ -78,7 +87,7 @@ impl Driver {
             }
             self.turn();
         }
-        self.finish(inputs).await;
+        self.finish(inputs).await
     }
 
     fn learn(&mut self, facts: &mut Vec<Fact>) {
@@ -114,7 +123,16 @@ impl Driver {
         }
     }
 
-    fn configure(&mut self, config: Arc<Config>) {
+    /// Takes up a changed configuration. What was watched for the last one is learned before, not after.
+    async fn configure(&mut self, config: Arc<Config>, facts: &mut mpsc::Receiver<Fact>) {
+        self.watches.leave(&config).await;
+        while let Ok(fact) = facts.try_recv() {
+            self.engine.learn(fact, self.clock.now());
+        }
+        let is_held = |config: &Config| config.reconciliation.dry_run || config.reconciliation.paused;
+        if is_held(&config) && !is_held(&self.config) {
+            self.writers.give_up_all();
+        }
         let deletion = |config: &Config| config.node_management.delete_failed_nodes;
         if deletion(&config) && !deletion(&self.config) {
             self.readers.read_ledger(config.kubernetes.request_timeout());
@@ -144,8 +162,8 @@ impl Driver {
         for question in questions {
             self.readers.ask(question, &self.config, live);
         }
-        self.wake = wake.map(|at| self.clock.instant(at));
         self.writers.dispatch(&self.leadership, &self.config);
+        self.wake = wake.map(|at| self.clock.instant(at)).into_iter().chain(self.writers.wake()).min();
         let (waiting, in_flight) = self.writers.load();
         self.metrics.queue(waiting, in_flight);
         let tally = self.engine.world().tally();
@@ -157,11 +175,13 @@ impl Driver {
         });
         if self.engine.knows_enough() {
             self.health.ready();
+        } else {
+            self.health.not_ready("reading the cluster");
         }
     }
 
     /// Nothing more is decided; what has been sent is waited for.
-    async fn finish(mut self, mut inputs: Inputs) {
+    async fn finish(mut self, mut inputs: Inputs) -> Landed {
         self.health.not_ready("stopping");
         let deadline = Instant::now() + LAST_WRITES;
         while self.writers.load().1 > 0 {
@@ -170,15 +190,16 @@ impl Driver {
                     self.writers.landed(&answer);
                     self.witness.answer(&answer);
                 }
-                Ok(None) => return,
+                Ok(None) => return Landed::NotAll,
                 Err(_) => {
                     tracing::warn!(
                         in_flight = self.writers.load().1,
                         "stopped before all writes were answered"
                     );
-                    return;
+                    return Landed::NotAll;
                 }
             }
         }
+        Landed::All
     }
 }

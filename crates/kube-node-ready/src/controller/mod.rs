@@ -38,9 +38,9 @@ use crate::cmd::Overrides;
 use crate::exit;
 use crate::telemetry::Telemetry;
 use clock::Clock;
-use driver::{Driver, Inputs};
+use driver::{Driver, Inputs, Landed};
 use readers::Readers;
-use reload::Reload;
+use reload::{Permits, Reload};
 use watches::Watches;
 use witness::Witness;
 use writers::Writers;
@@ -78,6 +78,26 @@ pub(crate) enum Lead {
     LookingOn,
 }
 
+impl Lead {
+    fn mode(self) -> Mode {
+        match self {
+            Self::ByLease | Self::Alone => Mode::Acting,
+            Self::LookingOn => Mode::LookingOn,
+        }
+    }
+}
+
+/// Asks which permissions a changed configuration lacks.
+fn permits(api: &Api, lead: Lead) -> Permits {
+    let api = api.clone();
+    Box::new(move |config: Arc<Config>| {
+        let api = api.clone();
+        Box::pin(async move {
+            access::missing(&api, &config, lead.mode(), config.kubernetes.request_timeout()).await
+        })
+    })
+}
+
 /// Runs until it is told to stop.
 pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
     let Settings { config, file, overrides, namespace, identity, kubeconfig, lead, telemetry } = settings;
@@ -99,17 +119,24 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     if let Some((path, text)) = file {
         let set_level = Box::new(move |config: &Config| telemetry.set_level(config.logging.level));
         let metrics = Arc::clone(&metrics);
-        tokio::spawn(Reload { path, text, overrides, config: edits, metrics, set_level }.run());
+        let permits = permits(&api, lead);
+        tokio::spawn(Reload { path, text, overrides, config: edits, metrics, set_level, permits }.run());
     }
     let (leadership, elected) = match lead {
         Lead::ByLease => elect(&api, &config, &identity, &stop),
         Lead::Alone | Lead::LookingOn => (for_ever(), None),
     };
-    drive(Parts { api, config, health, metrics, identity, leadership, changed }, stop.clone()).await;
-    if let Some(elected) = elected
-        && let Err(error) = elected.release().await
-    {
-        tracing::warn!(%error, "the lease was not given back; others wait until it has expired");
+    let landed =
+        drive(Parts { api, config, health, metrics, identity, leadership, changed }, stop.clone()).await;
+    match (landed, elected) {
+        (Landed::All, Some(elected)) => {
+            if let Err(error) = elected.release().await {
+                tracing::warn!(%error, "the lease was not given back; others wait until it has expired");
+            }
+        }
+        // What may still be carried out must not meet another leader.
+        (Landed::NotAll, Some(_)) => tracing::warn!("the lease is kept until it expires"),
+        (Landed::All | Landed::NotAll, None) => {}
     }
     over.cancel();
     for server in servers {
@@ -159,12 +186,8 @@ async fn serve(
 async fn may_begin(api: &Api, config: &Config, lead: Lead, stop: &CancellationToken) -> bool {
     loop {
         let limit = config.kubernetes.request_timeout();
-        let mode = match lead {
-            Lead::ByLease | Lead::Alone => Mode::Acting,
-            Lead::LookingOn => Mode::LookingOn,
-        };
         let asked = tokio::select! {
-            asked = access::missing(api, config, mode, limit) => asked,
+            asked = access::missing(api, config, lead.mode(), limit) => asked,
             () = stop.cancelled() => return false,
         };
         match asked {
@@ -241,7 +264,7 @@ struct Parts {
     changed: watch::Receiver<Arc<Config>>,
 }
 
-async fn drive(parts: Parts, stop: CancellationToken) {
+async fn drive(parts: Parts, stop: CancellationToken) -> Landed {
     let Parts { api, config, health, metrics, identity, mut leadership, changed } = parts;
     let clock = Clock::start();
     let (facts, received) = mpsc::channel(FACTS);
@@ -267,5 +290,5 @@ async fn drive(parts: Parts, stop: CancellationToken) {
         leadership: Leadership::Standby { holder: None },
         wake: None,
     };
-    driver.run(Inputs { facts: received, answers, leadership, config: changed, stop }).await;
+    driver.run(Inputs { facts: received, answers, leadership, config: changed, stop }).await
 }

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use knr_core::action::Action;
+use knr_core::action::{Action, Removal};
 use knr_core::engine::{LONGEST_QUEUE, Order};
+use knr_core::view::ConditionStatus;
 use tokio::time::Instant;
 
 /// How urgent an action is.
@@ -27,20 +28,31 @@ impl Urgency {
             | Action::Record { .. }
             | Action::ReserveDeletion { .. }
             | Action::DeleteNode { .. } => Self::Usual,
-            Action::RemoveWorker { .. } | Action::SetCondition { .. } | Action::Tell { .. } => {
-                Self::Background
+            Action::RemoveWorker { why: Removal::Heard | Removal::Outdated | Removal::NodeGone, .. } => {
+                Self::Usual
             }
+            Action::SetCondition { condition, .. } if condition.status != ConditionStatus::True => {
+                Self::Usual
+            }
+            Action::RemoveWorker { why: Removal::Spent, .. }
+            | Action::SetCondition { .. }
+            | Action::Tell { .. } => Self::Background,
         }
     }
 }
+
+/// An order that nobody waits for gives way to others for this long. It must not wait until it is too late to send it.
+const GIVES_WAY: Duration = Duration::from_secs(20);
 
 /// How much may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     /// Anything.
-    ForAll,
+    Anything,
+    /// What somebody waits for, and what has given way for long enough.
+    Patient,
     /// Only what somebody waits for.
-    ForForeground,
+    Foreground,
 }
 
 /// Orders that wait.
@@ -51,10 +63,11 @@ pub(super) struct Queue {
     background: VecDeque<Waiting>,
 }
 
+/// An order, and since when it has waited.
 #[derive(Debug)]
-struct Waiting {
-    order: Order,
-    since: Instant,
+pub(super) struct Waiting {
+    pub(super) order: Order,
+    pub(super) since: Instant,
 }
 
 impl Queue {
@@ -73,11 +86,21 @@ impl Queue {
         self.urgent.len() + self.usual.len() + self.background.len()
     }
 
+    /// Whether there is anything that nobody waits for.
+    pub(super) fn has_background(&self) -> bool {
+        !self.background.is_empty()
+    }
+
     /// The order whose turn it is.
-    pub(super) fn next(&mut self, room: Room) -> Option<Order> {
+    pub(super) fn next(&mut self, room: Room) -> Option<Waiting> {
         let foreground = self.urgent.pop_front().or_else(|| self.usual.pop_front());
-        let next = foreground.or_else(|| self.background.pop_front_if(|_| room == Room::ForAll));
-        next.map(|waiting| waiting.order)
+        foreground.or_else(|| {
+            self.background.pop_front_if(|waiting| match room {
+                Room::Anything => true,
+                Room::Patient => waiting.since.elapsed() >= GIVES_WAY,
+                Room::Foreground => false,
+            })
+        })
     }
 
     /// Orders that have waited for so long that the rules are about to look into them: they must not be sent any more.
@@ -147,7 +170,7 @@ mod tests {
     async fn gates_go_first_and_news_last_each_in_order() {
         let mut queue = filled();
         let turns: Vec<u64> =
-            std::iter::from_fn(|| queue.next(Room::ForAll)).map(|order| order.ticket).collect();
+            std::iter::from_fn(|| queue.next(Room::Anything)).map(|next| next.order.ticket).collect();
         assert_eq!(turns, [3, 5, 2, 1, 4]);
     }
 
@@ -155,8 +178,22 @@ mod tests {
     async fn without_room_nothing_goes_that_nobody_waits_for() {
         let mut queue = filled();
         let turns: Vec<u64> =
-            std::iter::from_fn(|| queue.next(Room::ForForeground)).map(|order| order.ticket).collect();
+            std::iter::from_fn(|| queue.next(Room::Foreground)).map(|next| next.order.ticket).collect();
         assert_eq!((turns, queue.len()), (vec![3, 5, 2], 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn news_give_way_but_not_for_ever() {
+        let mut queue = Queue::default();
+        queue.take(tell(1));
+        tokio::time::advance(Duration::from_secs(19)).await;
+        queue.take(tell(2));
+        queue.take(open(3));
+        let mut turn = || queue.next(Room::Patient).map(|next| next.order.ticket);
+        assert_eq!((turn(), turn()), (Some(3), None));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!((turn(), turn()), (Some(1), None));
+        assert!(queue.has_background());
     }
 
     #[tokio::test(start_paused = true)]

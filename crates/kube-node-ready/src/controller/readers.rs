@@ -1,10 +1,12 @@
 //! Answers to what the rules ask: reads that no watch makes needless.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use knr_core::config::Config;
 use knr_core::engine::Question;
+use knr_core::ids::NodeRef;
 use knr_core::world::Fact;
 use knr_k8s::api::{Api, Failed};
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -19,6 +21,33 @@ const AT_ONCE: usize = 10;
 const FULL_LIST: Duration = Duration::from_mins(10);
 const LEDGER_PAUSE: Duration = Duration::from_secs(5);
 
+/// What is being read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Asked {
+    Ledger,
+    Node(NodeRef),
+    Occupancy(NodeRef),
+}
+
+/// The right to read something, which nobody else reads meanwhile.
+struct Claim {
+    all: Arc<Mutex<BTreeSet<Asked>>>,
+    what: Asked,
+}
+
+impl Claim {
+    fn new(all: &Arc<Mutex<BTreeSet<Asked>>>, what: Asked) -> Option<Self> {
+        let is_new = all.lock().unwrap_or_else(PoisonError::into_inner).insert(what.clone());
+        is_new.then(|| Self { all: Arc::clone(all), what })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.what);
+    }
+}
+
 /// Answers questions.
 pub(super) struct Readers {
     api: Api,
@@ -26,6 +55,7 @@ pub(super) struct Readers {
     relist_workers: Arc<Notify>,
     relist_others: Vec<Arc<Notify>>,
     places: Arc<Semaphore>,
+    asked: Arc<Mutex<BTreeSet<Asked>>>,
     listed: Instant,
 }
 
@@ -37,6 +67,7 @@ impl Readers {
             relist_workers: Arc::clone(&watches.relist_workers),
             relist_others: watches.relist_others.clone(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
+            asked: Arc::default(),
             listed: Instant::now(),
         }
     }
@@ -47,16 +78,20 @@ impl Readers {
         let with_ledger = config.node_management.delete_failed_nodes;
         match question {
             Question::Everything => self.refresh(live_workers),
-            Question::Node(node) => self.spawn(move |api| async move {
-                let mut facts = vec![api.reread(&node, limit).await?];
+            Question::Node(node) => {
                 if with_ledger {
-                    facts.push(api.ledger(limit).await?);
+                    self.spawn(
+                        Asked::Ledger,
+                        move |api| async move { api.ledger(Instant::now() + limit).await },
+                    );
                 }
-                Ok(facts)
-            }),
-            Question::Occupancy(node) => {
-                self.spawn(move |api| async move { Ok(vec![api.occupancy(&node, limit).await?]) });
+                self.spawn(Asked::Node(node.clone()), move |api| async move {
+                    api.reread(&node, Instant::now() + limit).await
+                });
             }
+            Question::Occupancy(node) => self.spawn(Asked::Occupancy(node.clone()), move |api| async move {
+                api.occupancy(&node, Instant::now() + limit).await
+            }),
         }
     }
 
@@ -78,7 +113,7 @@ impl Readers {
         let (api, facts) = (self.api.clone(), self.facts.clone());
         tokio::spawn(async move {
             while !facts.is_closed() {
-                match api.ledger(limit).await {
+                match api.ledger(Instant::now() + limit).await {
                     Ok(fact) => {
                         let _ = facts.send(fact).await;
                         return;
@@ -90,22 +125,20 @@ impl Readers {
         });
     }
 
-    fn spawn<F, R>(&self, read: F)
+    /// Reads something, unless that is under way already.
+    fn spawn<F, R>(&self, what: Asked, read: F)
     where
         F: FnOnce(Api) -> R + Send + 'static,
-        R: Future<Output = Result<Vec<Fact>, Failed>> + Send,
+        R: Future<Output = Result<Fact, Failed>> + Send,
     {
+        let Some(claim) = Claim::new(&self.asked, what) else { return };
         let (api, facts, places) = (self.api.clone(), self.facts.clone(), Arc::clone(&self.places));
         tokio::spawn(async move {
+            let _claim = claim;
             let Ok(_place) = places.acquire_owned().await else { return };
             match read(api).await {
-                Ok(answers) => {
-                    for fact in answers {
-                        if facts.send(fact).await.is_err() {
-                            return;
-                        }
-                    }
-                }
+                // Without a receiver the process is ending.
+                Ok(fact) => drop(facts.send(fact).await),
                 Err(error) => tracing::warn!(%error, "a read failed and is tried again"),
             }
         });

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use knr_core::config::Config;
+use knr_k8s::access::Missing;
+use knr_k8s::api::Failed;
 use knr_web::{ConfigReload, Metrics};
 use tokio::sync::watch;
 
@@ -58,6 +61,10 @@ const FIXED: [Fixed; 7] = [
     },
 ];
 
+/// Says which permissions a configuration lacks.
+pub(super) type Permits =
+    Box<dyn Fn(Arc<Config>) -> BoxFuture<'static, Result<Vec<Missing>, Failed>> + Send + Sync>;
+
 /// Looks after the file.
 pub(super) struct Reload {
     pub(super) path: PathBuf,
@@ -67,7 +74,17 @@ pub(super) struct Reload {
     pub(super) overrides: Overrides,
     pub(super) config: watch::Sender<Arc<Config>>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) set_level: Box<dyn Fn(&Config) + Send>,
+    pub(super) set_level: Box<dyn Fn(&Config) + Send + Sync>,
+    pub(super) permits: Permits,
+}
+
+/// What came of a changed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TakenUp {
+    /// It is in force, or it is not and will not be.
+    Settled,
+    /// That could not be found out.
+    AskAgain,
 }
 
 impl Reload {
@@ -78,14 +95,13 @@ impl Reload {
             look.tick().await;
             // A file that is missing for a moment is about to be replaced.
             let Ok(text) = tokio::fs::read_to_string(&self.path).await else { continue };
-            if text != self.text {
-                self.take_up(&text);
+            if text != self.text && self.take_up(&text).await == TakenUp::Settled {
                 self.text = text;
             }
         }
     }
 
-    fn take_up(&self, text: &str) {
+    async fn take_up(&self, text: &str) -> TakenUp {
         let mut config = match Config::parse(text).and_then(|file| self.overrides.apply(file)) {
             Ok(config) => config,
             Err(problems) => {
@@ -94,7 +110,7 @@ impl Reload {
                     file = %self.path.display(), %problems,
                     "the changed configuration is wrong; the last good one stays in force"
                 );
-                return;
+                return TakenUp::Settled;
             }
         };
         let old = Arc::clone(&self.config.borrow());
@@ -102,10 +118,28 @@ impl Reload {
         if !fixed.is_empty() {
             tracing::warn!(keys = fixed.join(", "), "these changes take effect after a restart");
         }
+        let config = Arc::new(config);
+        match (self.permits)(Arc::clone(&config)).await {
+            Ok(missing) if missing.is_empty() => {}
+            Ok(missing) => {
+                self.metrics.config_reload(ConfigReload::Rejected);
+                let permissions: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                tracing::error!(
+                    file = %self.path.display(), permissions = permissions.join(", "),
+                    "the changed configuration needs permissions that are missing; the last good one stays in force"
+                );
+                return TakenUp::Settled;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the API server cannot be asked for permissions; trying again");
+                return TakenUp::AskAgain;
+            }
+        }
         self.metrics.config_reload(ConfigReload::Ok);
         tracing::info!(file = %self.path.display(), "the changed configuration is in force");
         (self.set_level)(&config);
-        self.config.send_replace(Arc::new(config));
+        self.config.send_replace(config);
+        TakenUp::Settled
     }
 }
 
@@ -120,6 +154,8 @@ fn keep_what_is_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use knr_k8s::calls::Call;
+
     use super::*;
 
     fn config(yaml: &str) -> Config {
@@ -151,18 +187,32 @@ mod tests {
             config,
             metrics: Arc::new(Metrics::new(false)),
             set_level: Box::new(|_| {}),
+            permits: Box::new(|config| {
+                let lacks = config.node_management.backfill;
+                let missing = Missing { call: Call::ListPodsOfNode, namespace: None };
+                Box::pin(async move {
+                    if config.gates.is_empty() {
+                        Ok(lacks.then_some(missing).into_iter().collect())
+                    } else {
+                        Err(Failed::NoConnection(String::new()))
+                    }
+                })
+            }),
         };
         (reload, changes)
     }
 
-    #[test]
-    fn a_wrong_file_changes_nothing_and_a_mended_one_does() {
+    #[tokio::test]
+    async fn a_wrong_file_changes_nothing_and_a_mended_one_does() {
         let (reload, changes) = reload();
-        reload.take_up("reconciliation: {maxRetries: many}");
+        assert_eq!(reload.take_up("reconciliation: {maxRetries: many}").await, TakenUp::Settled);
         // Wrong only together with the environment.
-        reload.take_up("worker: {timeoutSeconds: 5, checkTimeoutSeconds: 5}");
+        reload.take_up("worker: {timeoutSeconds: 5, checkTimeoutSeconds: 5}").await;
+        // Not permitted, or not known to be.
+        assert_eq!(reload.take_up("nodeManagement: {backfill: true}").await, TakenUp::Settled);
+        assert_eq!(reload.take_up("gates: [{name: a}]").await, TakenUp::AskAgain);
         assert!(!changes.has_changed().unwrap());
-        reload.take_up("reconciliation: {maxRetries: 3}");
+        reload.take_up("reconciliation: {maxRetries: 3}").await;
         let now = changes.borrow();
         assert_eq!(now.reconciliation.max_retries, 3);
         assert!(now.reconciliation.dry_run, "the command line goes before the file");

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 /// A watch from which nothing was heard for this long is dead: the server sends a sign of life every minute.
 const DEAD: Duration = Duration::from_mins(5);
+const NEVER: Duration = Duration::from_hours(24 * 365);
 
 /// All watches.
 pub(super) struct Watches {
@@ -25,6 +26,14 @@ pub(super) struct Watches {
     /// Asks for everything else to be told anew.
     pub(super) relist_others: Vec<Arc<Notify>>,
     init_pods: Option<(Feed, JoinHandle<()>, Vital)>,
+}
+
+/// Only nodes with a pool of Karpenter's concern its watch, and they stay as they are without it.
+fn dead_after(kind: Kind) -> Duration {
+    match kind {
+        Kind::Nodes | Kind::Workers | Kind::InitPods => DEAD,
+        Kind::Pools => NEVER,
+    }
 }
 
 /// The life signs of a watch.
@@ -70,17 +79,24 @@ impl Watches {
         watches
     }
 
-    /// Watches the init pods of the gates that there are now.
-    pub(super) fn configure(&mut self, config: &Config) {
+    /// Stops to watch init pods for which no gate of this configuration waits. Afterwards nothing more comes of them.
+    pub(super) async fn leave(&mut self, config: &Config) {
         let feed = Feed::init_pods(config);
-        if self.init_pods.as_ref().map(|(feed, ..)| feed) == feed.as_ref() {
-            return;
-        }
-        if let Some((_, task, vital)) = self.init_pods.take() {
+        if let Some((_, task, vital)) =
+            self.init_pods.take_if(|(watched, ..)| Some(&*watched) != feed.as_ref())
+        {
             task.abort();
+            // It ends because it was told to.
+            let _ = task.await;
             vital.retire();
         }
-        if let Some(feed) = feed {
+    }
+
+    /// Watches the init pods of the gates that there are now.
+    pub(super) fn configure(&mut self, config: &Config) {
+        if let Some(feed) = Feed::init_pods(config)
+            && self.init_pods.is_none()
+        {
             let (task, vital) = self.follow(feed.clone(), Arc::clone(&self.relist_others[2]));
             self.init_pods = Some((feed, task, vital));
         }
@@ -88,7 +104,7 @@ impl Watches {
 
     fn follow(&self, feed: Feed, relist: Arc<Notify>) -> (JoinHandle<()>, Vital) {
         let kind = feed.kind;
-        let vital = self.health.watch(kind.as_str(), DEAD);
+        let vital = self.health.watch(kind.as_str(), dead_after(kind));
         let pulse = Signs { kind, vital: vital.clone(), metrics: Arc::clone(&self.metrics) };
         let watch = Watch { api: self.api.clone(), feed, facts: self.facts.clone(), pulse, relist };
         (tokio::spawn(watch.follow()), vital)

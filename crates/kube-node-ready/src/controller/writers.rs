@@ -12,12 +12,15 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::clock::Clock;
-use super::queue::{Queue, Room, Urgency};
+use super::queue::{Queue, Room, Urgency, Waiting};
 
 /// Requests under way at most.
 const AT_ONCE: usize = 50;
-/// Of these, requests that nobody waits for. They come between others, not before them.
+/// Of these, requests that nobody waits for.
 const IN_THE_BACKGROUND: usize = 8;
+/// They come once nothing else was under way for this long. Where many gates open one after another, a request that nobody
+/// waits for would take the API server's time from the next gate.
+const QUIET: Duration = Duration::from_millis(250);
 /// An order without an answer that anybody waits for.
 const NO_TICKET: u64 = u64::MAX;
 
@@ -37,14 +40,16 @@ pub(super) struct Writers {
     queue: Queue,
     in_flight: usize,
     in_background: usize,
+    /// When something that somebody waits for was last begun or answered.
+    busy: Instant,
 }
 
 impl Writers {
     /// Nothing waits yet. Answers go to the returned channel.
     pub(super) fn new(actor: Actor, clock: Clock) -> (Self, mpsc::UnboundedReceiver<Answer>) {
         let (answers, received) = mpsc::unbounded_channel();
-        let queue = Queue::default();
-        (Self { actor, clock, answers, queue, in_flight: 0, in_background: 0 }, received)
+        let (queue, busy) = (Queue::default(), Instant::now());
+        (Self { actor, clock, answers, queue, in_flight: 0, in_background: 0, busy }, received)
     }
 
     /// Takes an order.
@@ -72,20 +77,34 @@ impl Writers {
             self.give_up(order);
         }
         while self.in_flight < AT_ONCE
-            && let Some(order) = self.queue.next(self.room())
+            && let Some(next) = self.queue.next(self.room())
         {
-            self.send(order, until, config);
+            self.send(next, until, config);
         }
     }
 
-    fn room(&self) -> Room {
-        if self.in_background < IN_THE_BACKGROUND { Room::ForAll } else { Room::ForForeground }
+    /// When to dispatch again, even if nothing happens until then.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        let waits = self.queue.has_background() && self.in_flight == self.in_background;
+        (waits && self.in_background < IN_THE_BACKGROUND).then_some(self.busy + QUIET)
     }
 
-    fn send(&mut self, order: Order, until: Instant, config: &Arc<Config>) {
+    fn room(&self) -> Room {
+        if self.in_background >= IN_THE_BACKGROUND {
+            Room::Foreground
+        } else if self.in_flight > self.in_background || self.busy.elapsed() < QUIET {
+            Room::Patient
+        } else {
+            Room::Anything
+        }
+    }
+
+    fn send(&mut self, next: Waiting, until: Instant, config: &Arc<Config>) {
+        let Waiting { order, since } = next;
         self.begin(&order);
         let (actor, answers, config) = (self.actor.clone(), self.answers.clone(), Arc::clone(config));
-        let clock = self.clock;
+        // What is told is told of the time when it was decided.
+        let decided = self.clock.at(since);
         tokio::spawn(async move {
             let began = Instant::now();
             // The process may have been frozen since it was decided to send this.
@@ -93,8 +112,8 @@ impl Writers {
             let outcome = if left.is_zero() {
                 Outcome::Unavailable
             } else {
-                let limit = config.kubernetes.request_timeout().min(left);
-                actor.carry_out(&order.action, &config, clock.now(), limit).await
+                let deadline = began + config.kubernetes.request_timeout().min(left);
+                actor.carry_out(&order.action, &config, decided, deadline).await
             };
             // Without a receiver the process is ending.
             let _ = answers.send(Answer { order, outcome, took: began.elapsed() });
@@ -103,16 +122,23 @@ impl Writers {
 
     fn begin(&mut self, order: &Order) {
         self.in_flight += 1;
-        self.in_background += usize::from(Urgency::of(&order.action) == Urgency::Background);
+        match Urgency::of(&order.action) {
+            Urgency::Urgent | Urgency::Usual => self.busy = Instant::now(),
+            Urgency::Background => self.in_background += 1,
+        }
     }
 
     /// Notes that an answer has come.
     pub(super) fn landed(&mut self, answer: &Answer) {
         self.in_flight -= 1;
-        self.in_background -= usize::from(Urgency::of(&answer.order.action) == Urgency::Background);
+        match Urgency::of(&answer.order.action) {
+            Urgency::Urgent | Urgency::Usual => self.busy = Instant::now(),
+            Urgency::Background => self.in_background -= 1,
+        }
     }
 
-    fn give_up_all(&mut self) {
+    /// Sends nothing of what waits.
+    pub(super) fn give_up_all(&mut self) {
         for order in self.queue.drain() {
             self.give_up(order);
         }

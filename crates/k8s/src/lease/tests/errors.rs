@@ -45,6 +45,18 @@ async fn a_watch_that_is_not_permitted_is_named_and_done_without() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_same_trouble_is_told_once() {
+    let (api, _leader, _standby) = leader_and_standby().await;
+    let link = Link::new("three", 3);
+    link.forbid(&[Verb::Get, Verb::Watch]);
+    let mut replica = Replica::start(&api, link, &usual());
+    replica.trouble.changed().await.unwrap();
+    assert_eq!(replica.trouble.borrow_and_update().as_ref().unwrap().verb, Verb::Get);
+    sleep(60 * SECOND).await;
+    assert!(!replica.trouble.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_missing_namespace_is_named() {
     let api = FakeApi::default();
     api.set_namespace(false);

@@ -7,7 +7,7 @@ use super::*;
 fn pod(status: Value) -> Value {
     json!({
         "metadata": {
-            "name": "node-ready-worker-1", "uid": "w1", "resourceVersion": "9",
+            "name": worker_name(&"u1".into()), "uid": "w1", "resourceVersion": "9",
             "annotations": {
                 "node-ready/node": "n1", "node-ready/node-uid": "u1", "node-ready/boot-id": "b1",
                 "node-ready/serial": "3", "node-ready/attempt": "2", "node-ready/purpose": "verify",
@@ -47,6 +47,9 @@ fn a_pod_without_a_whole_stamp_is_none_of_ours() {
         pod["metadata"]["annotations"].as_object_mut().unwrap().remove(&format!("node-ready/{missing}"));
         assert!(sample::<SlimWorker>(pod).view().is_none(), "{missing}");
     }
+    let mut renamed = pod(json!({}));
+    renamed["metadata"]["name"] = json!(worker_name(&"u2".into()));
+    assert!(sample::<SlimWorker>(renamed).view().is_none(), "another name than its node's UID demands");
     let mut pod = pod(json!({}));
     pod["metadata"]["annotations"]["node-ready/purpose"] = json!("other");
     assert!(sample::<SlimWorker>(pod).view().is_none());
