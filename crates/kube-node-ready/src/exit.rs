@@ -9,7 +9,21 @@ pub(crate) const BAD_INPUT: u8 = 2;
 /// The API server does not let us do what we must do.
 pub(crate) const FORBIDDEN: u8 = 3;
 
+/// Something that was given to us is wrong.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl std::fmt::Display for BadInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
 /// The exit code for an error.
 pub(crate) fn of(error: &anyhow::Error) -> u8 {
-    if error.chain().any(<dyn std::error::Error>::is::<Problems>) { BAD_INPUT } else { FAILED }
+    let is_bad_input =
+        |cause: &(dyn std::error::Error + 'static)| cause.is::<Problems>() || cause.is::<BadInput>();
+    if error.chain().any(is_bad_input) { BAD_INPUT } else { FAILED }
 }

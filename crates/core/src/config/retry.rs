@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Reconciliation {
-    /// Seconds after which every node is looked at again, even if nothing was heard of it.
+    /// Seconds after which workers are listed again while any of them run, in case their end was not told. Also how often
+    /// a node that waits for something outside is looked at again.
     #[schemars(range(min = 1, max = 3600))]
     pub interval_seconds: u32,
     /// Failed attempts in a row after which a node counts as failed for good.
@@ -28,7 +29,8 @@ pub struct Reconciliation {
     pub max_inconclusive_runs: u32,
     /// Whether the controller only watches: no worker starts and no node changes.
     pub paused: bool,
-    /// Whether the controller says what it would do instead of doing it.
+    /// Whether the controller says what it would do instead of doing it. It takes the lease all the same; with `--dry-run` on
+    /// the command line it does not.
     pub dry_run: bool,
 }
 
@@ -48,7 +50,7 @@ impl Default for Reconciliation {
 }
 
 impl Reconciliation {
-    /// How often every node is looked at, at least.
+    /// The same as a span.
     #[must_use]
     pub fn interval(&self) -> SignedDuration {
         SignedDuration::from_secs(self.interval_seconds.into())

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::exit::BadInput;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use knr_core::config::{Config, LogFormat, Problems};
@@ -93,15 +94,17 @@ impl Overrides {
             None => (Config::default(), None),
             Some(path) => {
                 let shown = path.display();
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("the configuration {shown} cannot be read"))?;
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    BadInput(format!("the configuration {shown} cannot be read: {error}"))
+                })?;
                 let config =
                     Config::parse(&text).with_context(|| format!("the configuration {shown} is wrong"))?;
                 (config, Some((path.to_owned(), text)))
             }
         };
         let config = self.apply(config).context("the environment is wrong")?;
-        let says_how = file.is_some() || self.variable(LOG_FORMAT).is_some();
+        let in_file = file.as_ref().is_some_and(|(_, text)| says_format(text));
+        let says_how = in_file || self.variable(LOG_FORMAT).is_some();
         Ok(Loaded { format: says_how.then_some(config.logging.format), config, file })
     }
 
@@ -109,6 +112,12 @@ impl Overrides {
     fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
+}
+
+/// Whether a configuration says how to log. If it does not, a terminal gets what people can read.
+fn says_format(text: &str) -> bool {
+    let tree = serde_saphyr::from_str::<serde_json::Value>(text).unwrap_or_default();
+    tree.pointer("/logging/format").is_some()
 }
 
 /// The environment, without what is no text.
