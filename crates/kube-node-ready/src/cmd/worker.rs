@@ -132,10 +132,13 @@ mod tests {
     #[test]
     fn without_it_the_file_and_the_environment_count() {
         let file = std::env::temp_dir().join(format!("worker-{}.yaml", std::process::id()));
-        std::fs::write(&file, "worker: {retries: 5, timeoutSeconds: 100}").unwrap();
+        let text = "worker: {retries: 5, timeoutSeconds: 100}";
+        std::fs::write(&file, text).unwrap();
         let environment = with(&[("INITIAL_TIMEOUT", "90s"), (names::CHECKS_VARIABLE, "")]);
         let Prepared { plan, format, .. } = read(Some(&file), &environment).unwrap();
-        assert_eq!((plan.retries, plan.timeout_seconds, format), (5, 90, Some(LogFormat::Json)));
+        assert_eq!((plan.retries, plan.timeout_seconds, format), (5, 90, None));
+        std::fs::write(&file, format!("{text}\nlogging: {{format: json}}")).unwrap();
+        assert_eq!(read(Some(&file), &environment).unwrap().format, Some(LogFormat::Json));
         std::fs::remove_file(&file).unwrap();
         assert_eq!(read(None, &with(&[])).unwrap().plan, CheckPlan::default());
         assert_eq!(read(None, &with(&[("LOG_FORMAT", "console")])).unwrap().format, Some(LogFormat::Console));
