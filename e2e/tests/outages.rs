@@ -1,0 +1,99 @@
+//! The API server restarts, forgets, and is out of reach for a minute. Nodes join meanwhile, and are verified afterwards.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use knr_e2e::{Answer, Cluster, Config, Controller, GATE, Outage};
+use lab::Component;
+use serde_json::Value;
+
+const MINUTE: Duration = Duration::from_mins(1);
+const LOOK: Duration = Duration::from_millis(500);
+
+#[test]
+fn everything_heals_by_itself() -> Result<()> {
+    let cluster = Cluster::start("outages", 1)?;
+    let controller = Controller::start(&cluster, &Config::new(), "a")?;
+    controller.wait_until_leading()?;
+    nodes_are_verified_although_the_api_server_restarts(&cluster)?;
+    nodes_that_join_in_a_minute_of_silence_are_verified(&cluster, &controller)?;
+    assert_eq!(controller.program().exit_status(), None);
+    Ok(())
+}
+
+/// One node has just been closed, the other is on its way.
+fn nodes_are_verified_although_the_api_server_restarts(cluster: &Cluster) -> Result<()> {
+    let joining = cluster.add_node("n2").taint(GATE.parse()?).switch_on()?;
+    let node = cluster.node("n1")?;
+    node.close()?;
+    cluster.restart(Component::ApiServer)?;
+    node.wait_until_open()?;
+    joining.wait_until_ready()?;
+    cluster.node("n2")?.wait_until_open()
+}
+
+/// In this minute one node joins, the API server forgets all that has been, and another node joins.
+fn nodes_that_join_in_a_minute_of_silence_are_verified(
+    cluster: &Cluster,
+    controller: &Controller,
+) -> Result<()> {
+    let end = Instant::now() + MINUTE;
+    controller.cut_off(Outage::Silent);
+    let (nodes, looks) = while_looking_at(controller, || {
+        let heard_last = version(cluster)?;
+        let before = cluster.join("n3")?;
+        cluster.compact()?;
+        // What it still had in memory goes too.
+        cluster.restart(Component::ApiServer)?;
+        assert_eq!(code_of_a_watch_from(cluster, &heard_last)?, 410);
+        let after = cluster.join("n4")?;
+        thread::sleep(end.saturating_duration_since(Instant::now()));
+        Ok([before, after])
+    })?;
+    let unwell: Vec<_> = looks.iter().filter(|answer| answer.status != 200).collect();
+    assert!(unwell.is_empty() && looks.len() > 20, "{} looks: {unwell:#?}", looks.len());
+    for node in &nodes {
+        assert!(node.workers()?.is_empty() && !node.is_open()?, "{}", cluster.story());
+    }
+    controller.reconnect();
+    for node in &nodes {
+        node.wait_until_open()?;
+    }
+    Ok(())
+}
+
+/// How far the cluster has come.
+fn version(cluster: &Cluster) -> Result<String> {
+    let nodes = cluster.api().get("/api/v1/nodes?limit=1")?;
+    Ok(nodes["metadata"]["resourceVersion"].as_str().context("it has no version")?.to_owned())
+}
+
+/// What becomes of somebody who wants to be told what happened since then.
+fn code_of_a_watch_from(cluster: &Cluster, version: &str) -> Result<Value> {
+    let watch = format!("/api/v1/nodes?watch=1&timeoutSeconds=1&resourceVersion={version}");
+    Ok(cluster.api().get(&watch)?["object"]["code"].take())
+}
+
+/// What it says about its health while something else goes on.
+fn while_looking_at<T>(
+    controller: &Controller,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<Answer>)> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut looks = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                looks.extend([controller.get("/livez")?, controller.get("/readyz")?]);
+                thread::sleep(LOOK);
+            }
+            anyhow::Ok(looks)
+        });
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        let looks = looking.join().ok().context("whoever looked panicked")??;
+        Ok((done?, looks))
+    })
+}
