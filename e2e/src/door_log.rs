@@ -27,9 +27,9 @@ impl<'c> Node<'c> {
         let mut watch = cluster.client(Tool::Kubectl);
         watch.args(["get", "node", self.name(), "--watch", "-o", LINE].map(OsStr::new));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let log = DoorLog { node: self, program: cluster.spawn(&format!("door-log-{number}"), watch)? };
-        log.so_far()?;
-        Ok(log)
+        let program = cluster.spawn(&format!("door-log-{number}"), watch)?;
+        cluster.eventually("a watch to begin", || Ok(fs::read_to_string(program.log())?.contains('\n')))?;
+        Ok(DoorLog { node: self, program })
     }
 }
 
