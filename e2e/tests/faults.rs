@@ -1,0 +1,223 @@
+//! Nodes that are broken in each way that a lab knows. They say that they are Ready, and are kept closed.
+
+use std::any::Any;
+use std::thread;
+
+use anyhow::{Context, Result};
+use jiff::{SignedDuration, Timestamp};
+use knr_e2e::{Cluster, Config, Controller, DoorLog, Node};
+use lab::Fault;
+use serde_json::{Value, json};
+
+/// On the first node, so that pods of all other nodes have to leave theirs to reach it.
+const WEB: &str = "apiVersion: v1
+kind: Pod
+metadata: { name: web, namespace: default, labels: { app: web } }
+spec:
+  nodeName: n1
+  containers: [{ name: web, image: 'lab.local/probe:1', imagePullPolicy: Never, args: [serve, ':8080'] }]
+---
+apiVersion: v1
+kind: Service
+metadata: { name: web, namespace: default }
+spec: { selector: { app: web }, ports: [{ port: 80, targetPort: 8080 }] }
+";
+
+/// A fault, the word for it in the condition, and what a person is told.
+struct Case {
+    node: &'static str,
+    fault: Fault,
+    cause: &'static str,
+    told: &'static [&'static str],
+}
+
+const CASES: [Case; 5] = [
+    Case {
+        node: "no-dns",
+        fault: Fault::Dns,
+        cause: "DnsTimeout",
+        told: &["dns: kubernetes.default.svc.cluster.local timed out after 3 s at 10."],
+    },
+    Case {
+        node: "no-api",
+        fault: Fault::Api,
+        cause: "KubernetesTimeout",
+        told: &["kubernetes: ", "firewall"],
+    },
+    Case {
+        node: "no-services",
+        fault: Fault::Services,
+        cause: "DnsTimeout",
+        told: &["dns: ", "look at kube-proxy", "failed, too: kubernetes, network, services"],
+    },
+    Case {
+        node: "no-pods",
+        fault: Fault::Pods,
+        cause: "NetworkPodsUnreachable",
+        told: &["network: ", "default/web"],
+    },
+    Case {
+        node: "small-mtu",
+        fault: Fault::Mtu,
+        cause: "KubernetesAnswerLost",
+        told: &["kubernetes: ", "large packets are lost"],
+    },
+];
+
+#[test]
+fn broken_nodes_stay_closed_until_they_are_mended() -> Result<()> {
+    let cluster = Cluster::start("faults", 1)?;
+    cluster.apply(WEB)?;
+    let nodes = in_parallel(&CASES, |case| {
+        let node = cluster.join(case.node)?;
+        node.machine()?.inject(case.fault)?;
+        Ok(node)
+    })?;
+    let broken: Vec<_> = CASES.iter().zip(&nodes).collect();
+    let broken = in_parallel(&broken, |&(case, node)| Broken::new(&cluster, case, node))?;
+    let config = Config::new()
+        .set("reconciliation.maxRetries", 3)
+        // All nodes fail at once here, and it is not the cluster's fault.
+        .set("limits.deletion.maxFailingPercent", 100)
+        .set("worker.retries", 0)
+        .set("worker.services", json!(["kube-system/kube-dns", "default/web"]));
+    let _controller = Controller::start(&cluster, &config, "a")?;
+    in_parallel(&broken, |broken| {
+        broken.is_tried_again_later_each_time()?;
+        broken.is_held_and_says_why()
+    })?;
+    in_parallel(&broken, |broken| {
+        match broken.case.fault {
+            Fault::Dns => broken.once_mended_is_opened_by_the_next_attempt(),
+            Fault::Api | Fault::Services | Fault::Pods | Fault::Mtu => {
+                broken.once_mended_is_opened_on_request()
+            }
+        }?;
+        assert_eq!(broken.doors.so_far()?, ["closed", "open"]);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// A node that is broken.
+struct Broken<'a> {
+    cluster: &'a Cluster,
+    case: &'a Case,
+    node: &'a Node<'a>,
+    doors: DoorLog<'a, 'a>,
+}
+
+impl<'a> Broken<'a> {
+    fn new(cluster: &'a Cluster, case: &'a Case, node: &'a Node<'a>) -> Result<Self> {
+        Ok(Self { cluster, case, node, doors: node.door_log()? })
+    }
+
+    fn is_tried_again_later_each_time(&self) -> Result<()> {
+        let not_before = [self.has_failed(1, 1)?, self.has_failed(2, 2)?];
+        self.node.wait_for_state("attempt", 3)?;
+        for (earliest, worker) in not_before.into_iter().zip(self.workers()?.into_iter().skip(1)) {
+            assert!(worker >= earliest, "{worker} is before {earliest}");
+        }
+        Ok(())
+    }
+
+    /// Looks until an attempt has failed, and gives the time of the next one.
+    fn has_failed(&self, attempt: u32, pause: i64) -> Result<Timestamp> {
+        self.node.wait_for_state("attempt", attempt)?;
+        let state = self.node.state()?;
+        let time = |field: &str| -> Result<Timestamp> { Ok(text(&state[field]).parse()?) };
+        assert_eq!(time("nextTry")?.duration_since(time("at")?), SignedDuration::from_secs(pause), "{state}");
+        time("nextTry")
+    }
+
+    /// When each of its workers was asked for, by the clock of the API server, which is that of the product here.
+    fn workers(&self) -> Result<Vec<Timestamp>> {
+        let writes = self.node.writes()?;
+        let started = writes.iter().filter(|write| write.verb == "create" && write.succeeded());
+        started.map(|write| Ok(write.at.parse()?)).collect()
+    }
+
+    fn is_held_and_says_why(&self) -> Result<()> {
+        let Self { cluster, case, node, .. } = self;
+        let state = node.state()?;
+        assert_eq!((&state["phase"], &state["nextTry"]), (&json!("failed"), &json!(null)), "{state}");
+        assert_eq!(state["cause"], case.cause, "{state}");
+        let told = format!("closed: attempt 3 of 3 failed: {}; no further try", text(&state["reason"]));
+        case.told.iter().for_each(|part| assert!(told.contains(part), "{told}"));
+        let condition = cluster.wait_for("the condition to tell of the last attempt", || {
+            Ok(node.condition()?.filter(|condition| condition.message.starts_with(&told)))
+        })?;
+        assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", case.cause));
+        cluster.eventually("an event for each attempt", || Ok(self.failures()? == 3))?;
+        cluster.eventually("the last worker to be gone", || Ok(node.workers()?.is_empty()))?;
+        assert_eq!(self.workers()?.len(), 3);
+        assert!(!node.is_open()? && node.label("node-ready/verified")?.is_none());
+        assert!(self.says_that_it_is_ready()?, "this would not be what a gate is for");
+        Ok(())
+    }
+
+    /// What the condition tells people to do is done, word for word.
+    fn once_mended_is_opened_on_request(&self) -> Result<()> {
+        self.node.machine()?.heal()?;
+        let condition = self.node.condition()?.context("it has no condition")?;
+        let (_, remedy) =
+            condition.message.split_once("mend the node, then: kubectl ").context("no remedy")?;
+        self.cluster.kubectl(remedy.split(' '))?;
+        self.node.wait_until_open()?;
+        let state = self.node.state()?;
+        assert_eq!((&state["phase"], &state["attempt"]), (&json!("verified"), &json!(1)), "{state}");
+        Ok(())
+    }
+
+    fn once_mended_is_opened_by_the_next_attempt(&self) -> Result<()> {
+        self.annotate("node-ready/state", None)?;
+        self.node.wait_for_state("attempt", 1)?;
+        // Mending takes a moment, in which no attempt shall be used up.
+        self.annotate("node-ready/paused", Some("true"))?;
+        self.node.machine()?.heal()?;
+        let failed = self.failures()?;
+        self.annotate("node-ready/paused", None)?;
+        self.node.wait_until_open()?;
+        let state = self.node.state()?;
+        assert_eq!(state["phase"], "verified", "{state}");
+        assert!(state["attempt"].as_u64().is_some_and(|attempt| attempt > 1), "{state}");
+        assert_eq!(self.failures()?, failed);
+        Ok(())
+    }
+
+    fn annotate(&self, key: &str, value: Option<&str>) -> Result<()> {
+        self.node.patch(&json!({ "metadata": { "annotations": { key: value } } }))?;
+        Ok(())
+    }
+
+    /// How often people were told that an attempt has failed.
+    fn failures(&self) -> Result<usize> {
+        let events = self.node.events()?;
+        let is_failure =
+            |event: &&knr_e2e::NodeEvent| event.reason == "VerificationFailed" && event.kind == "Warning";
+        Ok(events.iter().filter(is_failure).count())
+    }
+
+    fn says_that_it_is_ready(&self) -> Result<bool> {
+        let object = self.node.object()?;
+        let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        Ok(conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Does the same with each of them at once.
+fn in_parallel<'i, T: Sync, R: Send>(
+    items: &'i [T],
+    work: impl Fn(&'i T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let work = &work;
+    let rethrow = |panic: Box<dyn Any + Send>| std::panic::resume_unwind(panic);
+    thread::scope(|scope| {
+        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || work(item))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(rethrow)).collect()
+    })
+}

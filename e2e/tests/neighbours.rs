@@ -1,0 +1,314 @@
+//! Nodes that change after they were verified, and others who write to the same nodes all the time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use knr_e2e::{Api, Cluster, Config, Controller, LONG_GRACE, Node};
+use lab::{Fault, Tool};
+use serde_json::{Value, json};
+
+const LABEL: &str = "node-ready/verified";
+const OTHERS: &str = "others.example/";
+const COUNTER: &str = "others.example/counter";
+const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"}]}"#;
+
+#[test]
+fn verified_nodes_may_change_and_others_may_write() -> Result<()> {
+    let cluster =
+        Cluster::start_with("neighbours", |lab| lab.nodes(1).flag(Tool::KubeControllerManager, LONG_GRACE))?;
+    cluster.fake_workers_end(0, PASSED)?;
+    let config = Config::new().set("worker.retries", 0);
+    let controller = Controller::start(&cluster, &config, "a")?;
+    let (sturdy, frail) = (cluster.join("sturdy")?, cluster.join("frail")?);
+    for node in [&sturdy, &frail] {
+        node.wait_until_open()?;
+    }
+    thread::scope(|scope| -> Result<()> {
+        let others = scope.spawn(|| nothing_of_others_is_lost_in_fifty_verifications(&cluster));
+        let fails = scope.spawn(|| {
+            a_node_without_its_label_is_closed_if_it_fails(&cluster, &frail)?;
+            a_node_that_was_restarted_is_closed_if_it_fails(&cluster, &frail)
+        });
+        a_node_without_its_label_is_verified_again_and_stays_open(&cluster, &sturdy)?;
+        a_node_that_was_restarted_is_verified_again_and_stays_open(&cluster, &sturdy)?;
+        done(fails)?;
+        let on_reboot = |value: &str| {
+            let reloads = reloads(&controller)?;
+            controller.reconfigure(&config.clone().set("nodeManagement.onReboot", value))?;
+            cluster
+                .eventually("the configuration to be in force", || Ok(self::reloads(&controller)? > reloads))
+        };
+        on_reboot("close")?;
+        a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(&cluster, &sturdy)?;
+        on_reboot("ignore")?;
+        a_restart_is_ignored_if_that_is_asked_for(&cluster, &sturdy, &frail)?;
+        done(others)
+    })
+}
+
+fn a_node_without_its_label_is_verified_again_and_stays_open(cluster: &Cluster, node: &Node) -> Result<()> {
+    let doors = node.door_log()?;
+    let before = node.state()?;
+    remove_label(node)?;
+    wait_for_another_verdict(cluster, node, &before, "verified")?;
+    assert!(node.is_verified()?, "the label is back");
+    assert_eq!(doors.so_far()?, ["open"]);
+    Ok(())
+}
+
+fn a_node_without_its_label_is_closed_if_it_fails(cluster: &Cluster, node: &Node) -> Result<()> {
+    let doors = node.door_log()?;
+    node.machine()?.inject(Fault::Dns)?;
+    let before = node.state()?;
+    remove_label(node)?;
+    wait_for_another_verdict(cluster, node, &before, "failed")?;
+    is_closed_for(cluster, node, "DnsTimeout")?;
+    assert_eq!(doors.so_far()?, ["open", "closed"]);
+    opens_once_mended(cluster, node)
+}
+
+fn a_node_that_was_restarted_is_verified_again_and_stays_open(cluster: &Cluster, node: &Node) -> Result<()> {
+    let doors = node.door_log()?;
+    let before = node.state()?;
+    node.machine()?.reboot()?;
+    wait_for_another_verdict(cluster, node, &before, "verified")?;
+    assert_ne!(node.state()?["boot"], before["boot"]);
+    assert!(node.is_verified()?);
+    assert_eq!(doors.so_far()?, ["open"]);
+    Ok(())
+}
+
+fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Node) -> Result<()> {
+    let doors = node.door_log()?;
+    let before = node.state()?;
+    let pause = |value: Option<&str>| {
+        node.patch(&json!({ "metadata": { "annotations": { "node-ready/paused": value } } }))
+    };
+    // A machine that is switched on works; it has to be broken before it is verified.
+    pause(Some("true"))?;
+    node.machine()?.reboot()?;
+    node.machine()?.inject(Fault::Dns)?;
+    pause(None)?;
+    wait_for_another_verdict(cluster, node, &before, "failed")?;
+    is_closed_for(cluster, node, "DnsTimeout")?;
+    assert_eq!(doors.so_far()?, ["open", "closed"]);
+    opens_once_mended(cluster, node)
+}
+
+/// What happens to the other node afterwards shows that the product has seen the restart of this one.
+fn a_restart_is_ignored_if_that_is_asked_for(cluster: &Cluster, node: &Node, other: &Node) -> Result<()> {
+    let (state, writes) = (node.state()?, node.writes()?.len());
+    node.machine()?.reboot()?;
+    assert_ne!(node.object()?["status"]["nodeInfo"]["bootID"], state["boot"]);
+    a_node_without_its_label_is_verified_again_and_stays_open(cluster, other)?;
+    assert_eq!(node.state()?, state);
+    assert_eq!(node.writes()?.len(), writes);
+    assert!(node.is_verified()?);
+    Ok(())
+}
+
+fn a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(
+    cluster: &Cluster,
+    node: &Node,
+) -> Result<()> {
+    let doors = node.door_log()?;
+    let before = node.state()?;
+    node.machine()?.reboot()?;
+    wait_for_another_verdict(cluster, node, &before, "verified")?;
+    assert_eq!(doors.so_far()?, ["open", "closed", "open"]);
+    let told = node.events()?;
+    let closed = told.iter().find(|event| event.reason == "Closed").context("nobody was told")?;
+    assert_eq!(closed.note, "closed: the node was restarted and has to be verified anew");
+    Ok(())
+}
+
+fn remove_label(node: &Node) -> Result<()> {
+    node.patch(&json!({ "metadata": { "labels": { LABEL: null } } }))?;
+    Ok(())
+}
+
+/// Looks until a worker that was made since then has come to this verdict.
+fn wait_for_another_verdict(cluster: &Cluster, node: &Node, before: &Value, phase: &str) -> Result<()> {
+    cluster.wait_for(&format!("{} to be {phase} once more", node.name()), || {
+        let state = node.state()?;
+        ensure!(state["serial"].as_u64() > before["serial"].as_u64() && state["phase"] == phase, "{state}");
+        Ok(Some(()))
+    })
+}
+
+fn is_closed_for(cluster: &Cluster, node: &Node, cause: &str) -> Result<()> {
+    assert_eq!((node.is_open()?, node.label(LABEL)?), (false, None));
+    cluster.wait_for("the condition to say why", || {
+        let condition = node.condition()?.context("there is none")?;
+        ensure!(condition.status == "False" && condition.reason == cause, "{condition:?}");
+        Ok(Some(()))
+    })
+}
+
+fn opens_once_mended(cluster: &Cluster, node: &Node) -> Result<()> {
+    node.machine()?.heal()?;
+    cluster.eventually(&format!("{} to be verified", node.name()), || node.is_verified())
+}
+
+fn reloads(controller: &Controller) -> Result<f64> {
+    let metrics = controller.metrics()?;
+    metrics
+        .value("kube_node_ready_config_reloads_total", &[("outcome", "ok")])
+        .context("there is no such metric")
+}
+
+/// On simulated nodes, five at a time: so all of them write to the same few.
+fn nothing_of_others_is_lost_in_fifty_verifications(cluster: &Cluster) -> Result<()> {
+    let crowd = Crowd::new(cluster.api());
+    let mut all = Vec::new();
+    thread::scope(|scope| {
+        let others: Vec<_> = (0..Crowd::SIZE).map(|_| scope.spawn(|| crowd.edit_nodes())).collect();
+        let verified = (0..10).try_for_each(|round| {
+            let nodes = cluster.fakes(&format!("fake-{round}"), 5)?;
+            all.extend(crowd.turn_to(&nodes)?);
+            nodes.iter().try_for_each(|node| {
+                cluster.eventually(&format!("{} to be verified", node.name()), || node.is_verified())
+            })
+        });
+        crowd.go_home();
+        others.into_iter().map(done).chain([verified]).collect::<Result<()>>()
+    })?;
+    let (writes, time) = (crowd.writes.load(Ordering::SeqCst), crowd.since.elapsed());
+    assert!(writes >= 20 * time.as_secs(), "only {writes} writes in {time:?}");
+    assert_eq!(all.len(), 50);
+    all.iter().try_for_each(|node| lock(node).look(cluster.api()))
+}
+
+/// Controllers of others, which change taints and a label of theirs on nodes.
+struct Crowd<'c> {
+    api: &'c Api,
+    nodes: Mutex<Vec<Arc<Mutex<Tended>>>>,
+    is_over: AtomicBool,
+    steps: AtomicU64,
+    writes: AtomicU64,
+    since: Instant,
+}
+
+impl<'c> Crowd<'c> {
+    const SIZE: usize = 6;
+    /// Of all of them together.
+    const PACE: Duration = Duration::from_millis(40);
+
+    fn new(api: &'c Api) -> Self {
+        let (nodes, is_over) = (Mutex::default(), AtomicBool::default());
+        Self {
+            api,
+            nodes,
+            is_over,
+            steps: AtomicU64::default(),
+            writes: AtomicU64::default(),
+            since: Instant::now(),
+        }
+    }
+
+    /// Leaves alone what it has done so far and turns to these.
+    fn turn_to(&self, nodes: &[Node]) -> Result<Vec<Arc<Mutex<Tended>>>> {
+        let tended = |node: &Node| Ok(Arc::new(Mutex::new(Tended { object: node.object()? })));
+        let nodes: Vec<_> = nodes.iter().map(tended).collect::<Result<_>>()?;
+        lock(&self.nodes).clone_from(&nodes);
+        Ok(nodes)
+    }
+
+    fn go_home(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+
+    fn edit_nodes(&self) -> Result<()> {
+        while !self.is_over.load(Ordering::SeqCst) {
+            let nodes = lock(&self.nodes).clone();
+            let written = u128::from(self.writes.load(Ordering::SeqCst));
+            let is_early = written * Self::PACE.as_millis() >= self.since.elapsed().as_millis();
+            if is_early || nodes.is_empty() {
+                thread::sleep(Self::PACE);
+                continue;
+            }
+            let step = self.steps.fetch_add(1, Ordering::SeqCst);
+            let node = &nodes[usize::try_from(step)? % nodes.len()];
+            if lock(node).edit(self.api, step)? {
+                self.writes.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A node as those others last saw it.
+struct Tended {
+    object: Value,
+}
+
+impl Tended {
+    /// Writes all taints of the node back, if nobody has changed the node since. Says whether that is so.
+    fn edit(&mut self, api: &Api, step: u64) -> Result<bool> {
+        let mut wanted = self.object.clone();
+        change(&mut wanted, step);
+        let patch = json!({
+            "metadata": { "resourceVersion": wanted["metadata"]["resourceVersion"], "labels": wanted["metadata"]["labels"] },
+            "spec": { "taints": wanted["spec"]["taints"] },
+        });
+        match api.patch(&self.path(), &patch) {
+            Ok(written) => self.object = written,
+            Err(err) if err.to_string().contains(": 409: ") => {
+                self.look(api)?;
+                return Ok(false);
+            }
+            Err(err) => return Err(err),
+        }
+        Ok(true)
+    }
+
+    /// Reads it anew. Whoever has changed it, everything of those others must be there, in their order.
+    fn look(&mut self, api: &Api) -> Result<()> {
+        let object = api.get(&self.path())?;
+        let (now, before) = (of_others(&object), of_others(&self.object));
+        ensure!(now == before, "{} has {now:?} instead of {before:?}", self.path());
+        self.object = object;
+        Ok(())
+    }
+
+    fn path(&self) -> String {
+        format!("/api/v1/nodes/{}", self.object["metadata"]["name"].as_str().unwrap_or_default())
+    }
+}
+
+/// Puts a taint somewhere into the list, changes one, or takes one off; and counts by a label.
+fn change(node: &mut Value, step: u64) {
+    node["metadata"]["labels"][COUNTER] = json!(step.to_string());
+    let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let own = taints.iter().position(is_of_others);
+    match (step % 4, own) {
+        (2, Some(own)) => taints[own]["value"] = json!(step.to_string()),
+        (3, Some(own)) => drop(taints.remove(own)),
+        _ => {
+            let place = usize::try_from(step).unwrap_or_default() % (taints.len() + 1);
+            taints.insert(place, json!({ "key": format!("{OTHERS}{step}"), "effect": "NoSchedule" }));
+        }
+    }
+    node["spec"]["taints"] = taints.into();
+}
+
+fn of_others(node: &Value) -> Vec<String> {
+    let taints = node["spec"]["taints"].as_array().into_iter().flatten().filter(|taint| is_of_others(taint));
+    let taints = taints.map(|taint| format!("{}={}:{}", taint["key"], taint["value"], taint["effect"]));
+    taints.chain([node["metadata"]["labels"][COUNTER].to_string()]).collect()
+}
+
+fn is_of_others(taint: &Value) -> bool {
+    taint["key"].as_str().is_some_and(|key| key.starts_with(OTHERS))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn done<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
