@@ -40,9 +40,10 @@ use knr_core::config::LeaderElection;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::Instant;
 
+use crate::calls::Verb;
 use calls::LeaseCalls;
 use elector::Elector;
-pub use error::{Cause, LeaseError, Verb};
+pub use error::{Cause, LeaseError};
 
 /// What an election needs.
 pub struct Election {
@@ -91,7 +92,7 @@ pub struct Elected {
     /// What is wrong with the lease, until it works again. The election goes on all the same.
     pub trouble: channel::Receiver<Option<LeaseError>>,
     release: oneshot::Sender<Answer>,
-    lost: LeaseError,
+    ended: LeaseError,
 }
 
 /// Where the outcome of a release is sent.
@@ -117,7 +118,7 @@ impl Election {
         let (trouble, troubles) = channel::channel(None);
         let (release, released) = oneshot::channel::<Answer>();
         let calls = LeaseCalls::new(client, namespace, name, settings.renew_deadline() / 2);
-        let lost = calls.error(Verb::Update, Cause::Ended);
+        let ended = calls.error(Verb::Update, Cause::Ended);
         let mut elector = Elector::new(calls, identity, settings, leadership, trouble);
         let task = async move {
             let order = tokio::select! {
@@ -131,7 +132,7 @@ impl Election {
                 let _ = answer.send(elector.release().await);
             }
         };
-        (Elected { leadership: leads, trouble: troubles, release, lost }, task)
+        (Elected { leadership: leads, trouble: troubles, release, ended }, task)
     }
 }
 
@@ -145,8 +146,8 @@ impl Elected {
     pub async fn release(self) -> Result<(), LeaseError> {
         let (answer, outcome) = oneshot::channel();
         if self.release.send(answer).is_err() {
-            return Err(self.lost);
+            return Err(self.ended);
         }
-        outcome.await.unwrap_or(Err(self.lost))
+        outcome.await.unwrap_or(Err(self.ended))
     }
 }

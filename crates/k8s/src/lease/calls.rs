@@ -9,7 +9,8 @@ use kube::Api;
 use kube::api::{ObjectMeta, PostParams, WatchEvent, WatchParams};
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{Cause, LeaseError, Verb};
+use super::error::{Cause, LeaseError};
+use crate::calls::Verb;
 
 /// What a watch says, piece by piece.
 pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>;

@@ -14,9 +14,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Leadership;
 use super::calls::LeaseCalls;
-use super::error::{Cause, LeaseError, Verb};
+use super::error::{Cause, LeaseError};
 use super::record::{Candidate, News, Standing, View, released};
 use super::watch::{Heard, LeaseWatch};
+use crate::calls::Verb;
 
 /// A record that turns out to have changed is read and, if it is still ours to take, tried once more.
 const CLAIM_TRIES: u32 = 2;

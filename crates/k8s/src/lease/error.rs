@@ -1,35 +1,12 @@
 //! What can be wrong with a lease, as values that a caller can log and compare.
 
-use std::fmt;
 use std::time::Duration;
 
-/// What we do with a lease, as roles name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// Read it.
-    Get,
-    /// Make it.
-    Create,
-    /// Take, renew or release it.
-    Update,
-    /// Be told of its changes.
-    Watch,
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Get => "get",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Watch => "watch",
-        })
-    }
-}
+use crate::calls::Verb;
 
 /// A call about the lease that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot {verb} lease {name} in namespace {namespace}: {cause}")]
+#[error("cannot {} lease {name} in namespace {namespace}: {cause}", verb.as_str())]
 pub struct LeaseError {
     /// What we wanted.
     pub verb: Verb,

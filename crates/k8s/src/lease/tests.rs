@@ -16,7 +16,7 @@ use std::time::Duration;
 use knr_core::config::LeaderElection;
 use tokio::time::sleep;
 
-use super::Verb;
+use crate::calls::Verb;
 use api::FakeApi;
 use link::Link;
 use rig::{Replica, leads_within};

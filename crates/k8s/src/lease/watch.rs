@@ -8,7 +8,8 @@ use kube::api::WatchEvent;
 use tokio::time::{Instant, sleep_until};
 
 use super::calls::{Events, LeaseCalls};
-use super::error::{Cause, LeaseError, Verb};
+use super::error::{Cause, LeaseError};
+use crate::calls::Verb;
 
 /// A watch that keeps failing is tried this many times less often in the end.
 const SELDOM: u32 = 16;
@@ -64,7 +65,7 @@ impl LeaseWatch {
 
     /// Gives the open watch up and opens another, later each time until one works.
     pub(super) fn reopen(&mut self) {
-        if self.events.take().is_some() && self.opened + self.pause > Instant::now() {
+        if self.events.take().is_some() {
             self.pause = (self.pause * 2).min(self.shortest * SELDOM);
         }
     }

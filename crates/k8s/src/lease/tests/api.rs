@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::link::{Fault, Link};
-use crate::lease::Verb;
+use crate::calls::Verb;
 
 type Reply = Response<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
 
@@ -145,7 +145,7 @@ impl FakeApi {
         let reply = match fault {
             Fault::Refuse(code) => refusal(code, "refused by the test"),
             Fault::None | Fault::LostAnswer | Fault::Late(_) if link.forbids(verb) => {
-                refusal(403, &format!("leases \"knr\" is forbidden: cannot {verb}"))
+                refusal(403, &format!("leases \"knr\" is forbidden: cannot {}", verb.as_str()))
             }
             Fault::None | Fault::LostAnswer | Fault::Late(_) => self.carry_out(verb, &body, &link),
             Fault::Hang => return,
@@ -164,6 +164,7 @@ impl FakeApi {
             Verb::Get => state.lease.clone().ok_or((404, "leases \"knr\" not found")),
             Verb::Create => state.create(sent()),
             Verb::Update => state.update(sent()),
+            Verb::List | Verb::Patch | Verb::Delete => panic!("nobody does {verb:?}"),
         };
         match outcome {
             Ok(lease) => reply(200, &link.to_client(lease)),
@@ -255,6 +256,7 @@ fn check_target(verb: Verb, uri: &http::Uri) {
     match verb {
         Verb::Get | Verb::Update => assert_eq!(uri.path(), format!("{leases}/knr")),
         Verb::Create | Verb::Watch => assert_eq!(uri.path(), leases),
+        Verb::List | Verb::Patch | Verb::Delete => panic!("nobody does {verb:?}"),
     }
     if verb == Verb::Watch {
         assert!(uri.query().unwrap().contains("fieldSelector=metadata.name%3Dknr"), "{uri}");

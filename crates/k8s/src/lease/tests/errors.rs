@@ -1,15 +1,28 @@
 //! What the caller is told when the lease cannot be had.
 
+use std::collections::BTreeSet;
+
 use tokio::time::sleep;
 
 use super::api::FakeApi;
 use super::link::{Link, Weather};
 use super::rig::{Replica, leads_within};
 use super::{SECOND, leader_and_standby, usual};
-use crate::lease::{Cause, Verb};
+use crate::calls::{Call, Verb};
+use crate::lease::Cause;
 
 fn trouble(replica: &Replica) -> String {
     replica.trouble.borrow().as_ref().map_or_else(String::new, ToString::to_string)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_is_asked_of_the_api_server_than_is_on_the_list() {
+    let (api, mut leader, standby) = leader_and_standby().await;
+    leader.release().await.unwrap();
+    leads_within(&standby, SECOND).await;
+    let asked: BTreeSet<_> = api.came().into_iter().map(|came| came.verb).collect();
+    let rules = Call::ALL.iter().map(|call| call.rule()).filter(|rule| rule.resource == "leases");
+    assert_eq!(asked, rules.map(|rule| rule.verb).collect());
 }
 
 #[tokio::test(start_paused = true)]
@@ -23,6 +36,7 @@ async fn each_verb_that_is_not_permitted_is_named() {
         link.forbid(&[verb]);
         let replica = Replica::start(&api, link, &usual());
         sleep(10 * SECOND).await;
+        let verb = verb.as_str();
         let expected = format!("cannot {verb} lease knr in namespace default: not permitted: ");
         assert!(trouble(&replica).starts_with(&expected), "{}", trouble(&replica));
         replica.link.forbid(&[]);

@@ -9,7 +9,8 @@ use super::api::FakeApi;
 use super::link::{Fault, Link};
 use super::rig::{Replica, leads_within, overlap};
 use super::{SECOND, leader_and_standby, usual};
-use crate::lease::{Leadership, Verb};
+use crate::calls::Verb;
+use crate::lease::Leadership;
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_takes_over_from_the_dead_when_the_term_is_over() {
@@ -108,11 +109,11 @@ async fn a_lease_deleted_after_another_took_it_from_us_is_not_free() {
     let (api, one, two) = leader_and_standby().await;
     one.link.set_cut(true);
     leads_within(&two, 17 * SECOND).await;
-    // The first still believes that the record is its own.
+    // The first still believes that the record is its own, and the second is there but cannot renew.
     api.delete();
+    two.link.set_cut(true);
     one.link.set_cut(false);
-    sleep(30 * SECOND).await;
-    assert!(two.leads());
+    leads_within(&one, 25 * SECOND).await;
     assert_eq!(overlap(&[one, two]), None);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::rng::Rng;
-use crate::lease::Verb;
+use crate::calls::Verb;
 
 /// What happens to one request.
 #[derive(Clone, Copy, Debug, PartialEq)]

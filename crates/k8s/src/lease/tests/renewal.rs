@@ -8,7 +8,8 @@ use super::api::FakeApi;
 use super::link::{Fault, Link, Weather};
 use super::rig::{Replica, leads_within};
 use super::{SECOND, count, leader_and_standby, usual};
-use crate::lease::{Leadership, Verb};
+use crate::calls::Verb;
+use crate::lease::Leadership;
 
 fn until(replica: &Replica) -> Instant {
     match *replica.leadership.borrow() {
@@ -121,6 +122,7 @@ async fn who_was_frozen_has_no_right_when_it_wakes() {
     let beliefs: Vec<_> = leader.history().into_iter().map(|(_, belief)| belief).collect();
     let holder = |name: &str| Leadership::Standby { holder: Some(name.to_owned()) };
     assert_eq!(beliefs[beliefs.len() - 2..], [holder("one"), holder("two")]);
+    assert!(!leader.trouble.has_changed().unwrap(), "nothing was wrong with the lease");
     assert!(standby.leads());
 }
 

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::link::Weather;
 use super::rig::leads_within;
 use super::{SECOND, count, leader_and_standby};
-use crate::lease::Verb;
+use crate::calls::Verb;
 
 #[tokio::test(start_paused = true)]
 async fn a_deaf_watch_is_opened_again() {
@@ -61,7 +61,7 @@ async fn a_watch_that_works_again_is_trusted_again() {
     api.close_watches();
     sleep(3 * SECOND).await;
     api.close_watches();
-    sleep(5 * SECOND).await;
+    sleep(3 * SECOND).await;
     leader.release().await.unwrap();
     leads_within(&standby, SECOND / 10).await;
 }
