@@ -26,7 +26,13 @@ fn however_a_worker_ends_its_node_gets_a_just_verdict() -> Result<()> {
             scope.spawn(|| names_and_taints_may_be_as_many_and_as_long_as_kubernetes_allows(&cluster)),
         ];
         let ends: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        ends.into_iter().try_for_each(|end| end.map_err(|_| anyhow!("a scenario panicked"))?)
+        let errors = ends.into_iter().filter_map(|end| match end {
+            Ok(end) => end.err().map(|err| format!("{err:#}")),
+            Err(_) => Some("a scenario panicked, see above".to_owned()),
+        });
+        let errors: Vec<_> = errors.collect();
+        ensure!(errors.is_empty(), "{}", errors.join("\n\n"));
+        Ok(())
     })
 }
 

@@ -1,0 +1,158 @@
+//! A controller at work in the eyes of those who watch over it: health, metrics, logs, and edits of its configuration.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fs_err as fs;
+use knr_e2e::{Cluster, Config, Controller, Metrics};
+use lab::Fault;
+use serde_json::Value;
+
+use crate::process::in_checkout;
+
+pub(crate) fn metrics_logs_and_edits(cluster: &Cluster) -> Result<()> {
+    let config = Config::new()
+        .set("logging.level", "trace")
+        .set("worker.checkTimeoutSeconds", 1)
+        .set("worker.retries", 0)
+        .set("reconciliation.maxRetries", 2);
+    let controller = Controller::start(cluster, &config, "watched")?;
+    controller.wait_until_ready()?;
+    for path in ["/healthz", "/livez", "/readyz"] {
+        let answer = controller.get(path)?;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "ok"), "{path}");
+    }
+    let (fit, unfit) = (cluster.node("n2")?, cluster.node("n3")?);
+    unfit.machine()?.inject(Fault::Dns)?;
+    fit.close()?;
+    unfit.close()?;
+    fit.wait_until_open()?;
+    unfit.wait_for_state("attempt", 2)?;
+    unfit.machine()?.heal()?;
+    cluster.eventually("all that was seen to be counted", || {
+        let pods = controller.metrics()?.value("kube_node_ready_worker_pods", &[]);
+        Ok(pods == Some(0.0))
+    })?;
+    the_metrics_have_the_names_and_labels_that_dashboards_know(&controller)?;
+    the_log_is_one_object_a_line_and_holds_no_secret(&controller)?;
+    an_edit_by_a_swapped_link_comes_into_force(cluster, &controller, &config)?;
+    assert!(controller.terminate()?.success());
+    assert_eq!(cluster.leader()?, None, "the lease is given back");
+    Ok(())
+}
+
+fn the_metrics_have_the_names_and_labels_that_dashboards_know(controller: &Controller) -> Result<()> {
+    let text = controller.get("/metrics")?.body;
+    let metrics = Metrics::parse(&text);
+    for (series, value) in [
+        (r#"kube_node_ready_verification_status{node="n2",status="verified"}"#, 1.0),
+        (r#"kube_node_ready_verification_status{node="n3",status="failed"}"#, 1.0),
+        (r#"kube_node_ready_verifications_total{status="success"}"#, 1.0),
+        (r#"kube_node_ready_verifications_total{status="failed"}"#, 2.0),
+        (r#"kube_node_ready_worker_pods{status="running"}"#, 0.0),
+        (r#"kube_node_ready_worker_pods{status="succeeded"}"#, 0.0),
+        (r#"kube_node_ready_retry_attempts_total{node="n3"}"#, 2.0),
+        ("kube_node_ready_controller_healthy", 1.0),
+        ("kube_node_ready_controller_reconcile_errors_total", 0.0),
+    ] {
+        assert_eq!(metrics.series().get(series), Some(&value), "{series} in\n{text}");
+    }
+    let took = metrics.series().get(r#"kube_node_ready_verification_duration_seconds{node="n2"}"#);
+    assert!(took.is_some_and(|took| *took > 0.0), "{text}");
+
+    let reference = fs::read_to_string(in_checkout("docs/metrics.md"))?;
+    let described: BTreeSet<_> =
+        reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let served: BTreeSet<_> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let without_end: BTreeSet<_> =
+        described.iter().map(|name| name.strip_suffix("_total").unwrap_or(name)).collect();
+    assert_eq!(served, without_end, "docs/metrics.md describes what is served");
+    Ok(())
+}
+
+fn the_log_is_one_object_a_line_and_holds_no_secret(controller: &Controller) -> Result<()> {
+    let lines = controller.log()?;
+    for line in &lines {
+        let line = line.as_object().with_context(|| format!("{line} is no object"))?;
+        for key in ["level", "timestamp", "msg"] {
+            assert!(line.get(key).is_some_and(Value::is_string), "{line:?} has no {key}");
+        }
+        assert!(
+            !line.values().any(|value| value.is_object() || value.is_array()),
+            "{line:?} has fields below the top"
+        );
+    }
+    assert!(lines.iter().any(|line| line["level"] == "trace"));
+    assert!(
+        lines.iter().any(|line| line["node"] == "n3" && line["level"] == "warn" && line["phase"] == "failed")
+    );
+
+    let kubeconfig: Value = serde_json::from_str(&fs::read_to_string(controller.kubeconfig())?)?;
+    let token = kubeconfig["users"][0]["user"]["token"].as_str().context("there is a token")?;
+    let log = fs::read_to_string(controller.program().log())?;
+    assert!(log.contains("/api/v1/nodes"), "requests are seen");
+    for part in token.split('.') {
+        assert!(!log.contains(part), "a part of the token is in the log");
+    }
+    Ok(())
+}
+
+/// As Kubernetes changes a mounted `ConfigMap`: `config.yaml` and `..data` are links, and only the latter is replaced.
+fn an_edit_by_a_swapped_link_comes_into_force(
+    cluster: &Cluster,
+    controller: &Controller,
+    config: &Config,
+) -> Result<()> {
+    let folder = controller.kubeconfig().parent().context("it is in a folder")?.to_owned();
+    let file = folder.join("config.yaml");
+    let first = fs::read_to_string(&file)?;
+    publish(&folder, "..1", &first)?;
+    fs::remove_file(&file)?;
+    symlink("..data/config.yaml", &file)?;
+
+    let edited = config
+        .clone()
+        .set("reconciliation.paused", true)
+        .set("logging.level", "info")
+        // Cannot change while it runs.
+        .set("metrics.port", 17_998)
+        .set("health.port", 17_998);
+    publish(&folder, "..2", &edited.text())?;
+    cluster.eventually("the edit to be in force", || {
+        Ok(controller.metrics()?.value("kube_node_ready_config_reloads_total", &[("outcome", "ok")])
+            == Some(1.0))
+    })?;
+    let log = cluster.wait_for("the controller to pause", || {
+        let log = controller.log()?;
+        let paused = |line: &Value| {
+            line["node"] == "n3"
+                && line["state"].as_str().is_some_and(|state| state.contains("reconciliation.paused"))
+        };
+        Ok(log.iter().any(paused).then_some(log))
+    })?;
+    let fixed = log
+        .iter()
+        .find(|line| line["level"] == "warn" && line["keys"].is_string())
+        .context("nothing is fixed")?;
+    assert_eq!(fixed["keys"], "metrics.port, health.port");
+    let edited = log
+        .iter()
+        .position(|line| line["msg"] == "the changed configuration is in force")
+        .context("it is told")?;
+    assert!(
+        !log[edited + 1..].iter().any(|line| line["level"] == "trace"),
+        "the level is an edit like any other"
+    );
+    Ok(())
+}
+
+/// Writes a version of the file and makes it the current one, all at once.
+fn publish(folder: &Path, version: &str, text: &str) -> Result<()> {
+    fs::create_dir(folder.join(version))?;
+    fs::write(folder.join(version).join("config.yaml"), text)?;
+    symlink(version, folder.join("..data_tmp"))?;
+    Ok(fs::rename(folder.join("..data_tmp"), folder.join("..data"))?)
+}
