@@ -42,8 +42,8 @@ impl Api {
     }
 
     /// Changes an object; `kind` says how the patch is to be read.
-    pub(crate) async fn patch(&self, path: &str, kind: &str, patch: &Value) -> Result<()> {
-        self.send::<IgnoredAny>("PATCH", path, kind, patch).await.map(drop)
+    pub(crate) async fn patch(&self, path: &str, kind: &str, change: &Value) -> Result<()> {
+        self.send::<IgnoredAny>("PATCH", path, kind, change).await.map(drop)
     }
 
     /// Deletes an object, or all objects of a list, without waiting for anybody's consent.

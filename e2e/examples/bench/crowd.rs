@@ -18,18 +18,29 @@ use crate::traffic::{self, Traffic};
 
 /// Workers finish at this pace: 50 in a second.
 const PACE: Duration = Duration::from_millis(20);
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 /// Nodes for the measurement of memory, as many times the others.
 const MANY: usize = 3;
 
-struct Crowd<'a> {
-    lab: TemporaryLab,
+/// How many nodes, and how often.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) nodes: usize,
+    pub(crate) rounds: usize,
+}
+
+/// The nodes, and what was measured.
+pub(crate) struct Crowd<'a> {
     runtime: &'a Runtime,
     fleet: Fleet,
     config: String,
     runs: usize,
     rates: Vec<(Who, Rate)>,
     bursts: Vec<(Who, Burst)>,
+    /// The subject of the last run.
+    last: Option<Subject>,
+    /// Goes last.
+    lab: TemporaryLab,
 }
 
 /// Workers finished one after another.
@@ -50,49 +61,43 @@ struct Burst {
     start_to_ready: Duration,
 }
 
-/// Measures, and reports what came of it.
-pub(crate) fn measure(runtime: &Runtime, nodes: usize, rounds: usize, report: &mut Report) -> Result<()> {
-    let lab = Lab::builder(&Home::from_env()?, "bench-kwok")
-        .flag(Tool::KubeControllerManager, "--node-monitor-grace-period=30m")
-        .temporary()?;
-    lab.apply(&objects::setting())?;
-    lab.start_kwok()?;
-    let _in_runtime = runtime.enter();
-    let api = runtime.block_on(Api::open(&lab.kubeconfig(), "bench"))?;
-    let config = subject::config(nodes * MANY, "");
-    let mut crowd = Crowd {
-        lab,
-        runtime,
-        fleet: Fleet::new(api),
-        config,
-        runs: 0,
-        rates: Vec::new(),
-        bursts: Vec::new(),
-    };
-    eprintln!("making {nodes} nodes");
-    runtime.block_on(crowd.fleet.grow(nodes))?;
-    let mut last = None;
-    for round in 0..rounds {
-        // Who comes first changes, and the product comes last.
-        let order = if (rounds - round) % 2 == 1 {
-            [Who::Baseline, Who::Product]
-        } else {
-            [Who::Product, Who::Baseline]
-        };
-        for who in order {
-            crowd.burst(who)?;
+impl<'a> Crowd<'a> {
+    /// Measures how fast baseline and product are.
+    pub(crate) fn measure(runtime: &'a Runtime, size: Size, report: &mut Report) -> Result<Self> {
+        let lab = Lab::builder(&Home::from_env()?, "bench-kwok")
+            .flag(Tool::KubeControllerManager, "--node-monitor-grace-period=30m")
+            .temporary()?;
+        lab.apply(&objects::setting())?;
+        lab.start_kwok()?;
+        let _in_runtime = runtime.enter();
+        let api = runtime.block_on(Api::open(&lab.kubeconfig(), "bench"))?;
+        let (fleet, config) = (Fleet::new(api), subject::config(size.nodes * MANY, ""));
+        let (rates, bursts, last) = (Vec::new(), Vec::new(), None);
+        let mut crowd = Self { runtime, fleet, config, runs: 0, rates, bursts, last, lab };
+        eprintln!("making {} nodes", size.nodes);
+        runtime.block_on(crowd.fleet.grow(size.nodes))?;
+        for left in (1..=size.rounds).rev() {
+            // Who comes first changes, and the product comes last.
+            let mut order = [Who::Baseline, Who::Product];
+            order.rotate_left((left - 1) % 2);
+            order.into_iter().try_for_each(|who| crowd.burst(who))?;
+            order.into_iter().try_for_each(|who| crowd.rate(who))?;
         }
-        for who in order {
-            drop(last.take());
-            last = Some(crowd.rate(who)?);
-        }
+        crowd.report_speed(report);
+        Ok(crowd)
     }
-    crowd.report_speed(report);
-    crowd.report_thrift(&last.context("no round")?, report)?;
-    Ok(())
-}
 
-impl Crowd<'_> {
+    /// Measures what the product costs besides: requests, memory. It has just opened all nodes.
+    pub(crate) fn measure_thrift(mut self, report: &mut Report) -> Result<()> {
+        let _in_runtime = self.runtime.enter();
+        let subject = self.last.take().context("no round")?;
+        self.report_requests(&subject, report)?;
+        report.section("Memory of the product");
+        let what = format!("{} nodes, all opened by it", self.fleet.size);
+        report_memory(&what, process::memory(subject.program.pid())?, None, report);
+        self.report_many(&subject, report)
+    }
+
     fn name(&mut self, what: &str, who: Who) -> String {
         self.runs += 1;
         let who = if who == Who::Baseline { "bare" } else { "product" };
@@ -110,6 +115,7 @@ impl Crowd<'_> {
 
     /// All workers have ended when the subject comes.
     fn burst(&mut self, who: Who) -> Result<()> {
+        drop(self.last.take());
         let name = self.name("burst", who);
         self.begin()?;
         let config = self.parsed()?;
@@ -128,11 +134,12 @@ impl Crowd<'_> {
         };
         eprintln!("{name}: {burst:?}");
         self.bursts.push((who, burst));
-        self.rest(who, &subject)
+        rest(who, &subject)
     }
 
     /// Workers end one after another. The subject is still there afterwards.
-    fn rate(&mut self, who: Who) -> Result<Subject> {
+    fn rate(&mut self, who: Who) -> Result<()> {
+        drop(self.last.take());
         let name = self.name("rate", who);
         self.begin()?;
         if who == Who::Baseline {
@@ -141,7 +148,7 @@ impl Crowd<'_> {
         }
         let subject = Subject::start(who, &self.lab, &self.config, &name)?;
         let pods = self.runtime.block_on(self.fleet.running_workers(self.fleet.size))?;
-        self.rest(who, &subject)?;
+        rest(who, &subject)?;
         let pid = subject.program.pid();
         let before = process::cpu(pid)?;
         let (ends, openings) = self.runtime.block_on(async {
@@ -151,18 +158,15 @@ impl Crowd<'_> {
         if who == Who::Product {
             self.runtime.block_on(self.fleet.until_no_pod())?;
         }
-        self.rest(who, &subject)?;
+        rest(who, &subject)?;
         let waits = waits(&ends, &openings);
         let cpu_in_all = process::cpu(pid)?;
         let cpu = cpu_in_all.saturating_sub(before);
         let rate = Rate { p50: percentile(&waits, 0.5), p99: percentile(&waits, 0.99), cpu, cpu_in_all };
         eprintln!("{name}: {rate:?}");
         self.rates.push((who, rate));
-        Ok(subject)
-    }
-
-    fn rest(&self, who: Who, subject: &Subject) -> Result<()> {
-        if who == Who::Product { subject.until_at_rest() } else { Ok(()) }
+        self.last = Some(subject);
+        Ok(())
     }
 
     fn report_speed(&self, report: &mut Report) {
@@ -212,8 +216,7 @@ impl Crowd<'_> {
         report.tell("baseline", format!("{:.2} s", rate(Who::Baseline, |rate| rate.cpu)));
     }
 
-    /// What the product costs besides: requests, memory. It has just opened all nodes.
-    fn report_thrift(&mut self, subject: &Subject, report: &mut Report) -> Result<()> {
+    fn report_requests(&self, subject: &Subject, report: &mut Report) -> Result<()> {
         let (nodes, pid) = (self.fleet.size, subject.program.pid());
         let traffic = Traffic::of(&self.lab, &subject.agent)?;
         report.section("Requests of the product");
@@ -240,9 +243,7 @@ impl Crowd<'_> {
             "processor time in that minute",
             format!("{:.2} s", (process::cpu(pid)?.saturating_sub(before)).as_secs_f64()),
         );
-        report.section("Memory of the product");
-        report_memory(&format!("{nodes} nodes, all opened by it"), process::memory(pid)?, None, report);
-        self.report_many(subject, report)
+        Ok(())
     }
 
     /// Twice as many join at once, and wait.
@@ -291,4 +292,11 @@ fn as_f64(count: usize) -> f64 {
 #[allow(clippy::cast_precision_loss)] // far below what a float holds exactly
 fn mebibytes(kibibytes: u64) -> f64 {
     kibibytes as f64 / 1024.0
+}
+
+fn rest(who: Who, subject: &Subject) -> Result<()> {
+    match who {
+        Who::Product => subject.until_at_rest(),
+        Who::Baseline => Ok(()),
+    }
 }

@@ -48,6 +48,9 @@ struct Arguments {
     /// Simulated nodes
     #[arg(long, default_value_t = 1000)]
     nodes: usize,
+    /// Speed alone: no idle minute, and no further nodes
+    #[arg(long)]
+    speed_only: bool,
     /// Real nodes for each of product and bare pod
     #[arg(long, default_value_t = 5)]
     joins: usize,
@@ -87,7 +90,11 @@ fn measure(arguments: &Arguments, runtime: &Runtime) -> Result<ExitCode> {
     let product = knr_e2e::product::path().context("which program to measure")?;
     let mut report = Report::new(&product)?;
     if arguments.part != Some(Part::Kubelet) {
-        crowd::measure(runtime, arguments.nodes, arguments.rounds, &mut report)?;
+        let size = crowd::Size { nodes: arguments.nodes, rounds: arguments.rounds };
+        let crowd = crowd::Crowd::measure(runtime, size, &mut report)?;
+        if !arguments.speed_only {
+            crowd.measure_thrift(&mut report)?;
+        }
     }
     if arguments.part != Some(Part::Kwok) {
         kubelet::measure(runtime, arguments.joins, &mut report)?;

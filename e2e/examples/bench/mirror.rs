@@ -187,8 +187,8 @@ impl<T: Seen> Mirror<T> {
     /// Begins to watch; `path` is that of the list, with a query.
     pub(crate) fn start(api: Api, path: &str) -> Self {
         let objects = Arc::new(Mutex::default());
-        let (changed, changes) = watch::channel(0);
-        let task = tokio::spawn(follow(api, path.to_owned(), Arc::clone(&objects), changed));
+        let (sender, changes) = watch::channel(0);
+        let task = tokio::spawn(follow(api, path.to_owned(), Arc::clone(&objects), sender));
         Self { objects, changes, task }
     }
 

@@ -12,7 +12,7 @@ use lab::{Lab, Program};
 use crate::bare;
 use crate::objects::NAMESPACE;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How exactly the time to become ready is measured.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 

@@ -69,8 +69,8 @@ fn is_about_us(event: &AuditEvent) -> bool {
 
 /// Kinds of requests for people.
 pub(crate) fn told(kinds: &BTreeMap<String, usize>) -> String {
-    match kinds.is_empty() {
-        true => "none".to_owned(),
-        false => kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", "),
+    if kinds.is_empty() {
+        return "none".to_owned();
     }
+    kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ")
 }
