@@ -100,6 +100,7 @@ fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Nod
 
 /// What happens to the other node afterwards shows that the product has seen the restart of this one.
 fn a_restart_is_ignored_if_that_is_asked_for(cluster: &Cluster, node: &Node, other: &Node) -> Result<()> {
+    cluster.eventually("its last worker to be gone", || Ok(node.workers()?.is_empty()))?;
     let (state, writes) = (node.state()?, node.writes()?.len());
     node.machine()?.reboot()?;
     assert_ne!(node.object()?["status"]["nodeInfo"]["bootID"], state["boot"]);
