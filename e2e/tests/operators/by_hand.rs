@@ -210,10 +210,9 @@ pub(crate) fn the_script_runs_the_controller_of_this_checkout(cluster: &Cluster)
     let script = || {
         let mut script = Command::new(in_checkout("examples/run-controller-local.sh"));
         script.env("CONFIG_FILE", &config).env("KUBECONFIG", cluster.kubeconfig());
-        script.envs(
-            std::env::vars_os()
-                .filter(|(name, _)| ["HOME", "CARGO_HOME", "RUSTUP_HOME"].iter().any(|it| name == it)),
-        );
+        script.envs(std::env::vars_os().filter(|(name, _)| {
+            ["HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR"].iter().any(|it| name == it)
+        }));
         script
     };
     // It builds the program first. How long that takes depends on what was built before, and what else is being built.
