@@ -197,7 +197,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a replica that does not lead gives orders",
         file: "crates/core/src/engine.rs",
-        right: "        self.leading && needed.iter()",
-        wrong: "        needed.iter()",
+        right: "if !self.leading || !self.knows_enough() {",
+        wrong: "if !self.knows_enough() {",
     },
 ];
