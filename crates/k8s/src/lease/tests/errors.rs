@@ -1,11 +1,12 @@
 //! What the caller is told when the lease cannot be had.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::api::FakeApi;
-use super::link::{Link, Weather};
+use super::link::{Fault, Link, Weather};
 use super::rig::{Replica, leads_within};
 use super::{SECOND, leader_and_standby, usual};
 use crate::calls::{Call, Verb};
@@ -99,4 +100,18 @@ async fn trouble_passes_when_the_api_server_is_back() {
     for replica in [&leader, &standby] {
         assert_eq!(trouble(replica), "");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_failed_is_forgotten_once_another_has_the_lease() {
+    let api = FakeApi::default();
+    api.put(&serde_json::json!({"holderIdentity": ""}));
+    let link = Link::new("one", 1);
+    link.script(Verb::Update, Fault::Refuse(500), Duration::ZERO, Duration::ZERO);
+    let mut replica = Replica::start(&api, link, &usual());
+    replica.trouble.changed().await.unwrap();
+    assert!(trouble(&replica).contains("cannot update"), "{}", trouble(&replica));
+    api.put(&serde_json::json!({"holderIdentity": "other"}));
+    sleep(SECOND).await;
+    assert_eq!(trouble(&replica), "");
 }
