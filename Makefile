@@ -103,8 +103,18 @@ mistakes: setup ## make each mistake of a list in a copy of the rules and see th
 	$(CARGO) run --quiet --release -p knr-sim --example mistakes
 
 .PHONY: bench
-bench: setup ## measure what a decision costs in clusters of 100, 10,000 and 100,000 nodes
+bench: bench-rules bench-product ## measure the speed of the rules, and of the product next to a bare writer; needs root
+
+.PHONY: bench-rules
+bench-rules: setup ## measure what a decision costs in clusters of 100, 10,000 and 100,000 nodes
 	$(CARGO) run --quiet --release -p knr-sim --example bench
+
+.PHONY: bench-product
+bench-product: binary ## measure the product on the lab, next to a bare writer (ARGS='--part kwok'); needs root
+	@[ "$$(id -u)" = 0 ] || { echo "make bench-product needs root: nodes are made of Linux namespaces"; exit 1; }
+	$(LAB) build
+	KUBE_NODE_READY_BINARY=$(CURDIR)/dist/kube-node-ready \
+	  $(CARGO) run --quiet --release -p knr-e2e --example bench -- $(ARGS)
 
 .PHONY: bench-lab
 bench-lab: setup ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools

@@ -175,13 +175,15 @@ impl<'a> Broken<'a> {
         // Mending takes a moment, in which no attempt shall be used up.
         self.annotate("node-ready/paused", Some("true"))?;
         self.node.machine()?.heal()?;
-        let failed = self.failures()?;
+        let workers = self.workers()?.len();
         self.annotate("node-ready/paused", None)?;
         self.node.wait_until_open()?;
         let state = self.node.state()?;
         assert_eq!(state["phase"], "verified", "{state}");
         assert!(state["attempt"].as_u64().is_some_and(|attempt| attempt > 1), "{state}");
-        assert_eq!(self.failures()?, failed);
+        // One that was already running may still tell of the fault, or find it mended; none that came after it may fail.
+        let later = self.workers()?.len() - workers;
+        assert!(later <= 1, "{later} workers were needed after the node was mended");
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::patch::NodePatch;
 use crate::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, Purpose, Stamp};
 
 /// One write: exactly one call to the API server. Nothing else writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Make a worker. Its name follows from the node's UID, so there can never be two of them at once.
     StartWorker {
@@ -98,7 +98,7 @@ pub enum Action {
 }
 
 /// What came of a worker, where that opens and closes nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recorded {
     /// The checks failed.
     Failure,
@@ -109,7 +109,7 @@ pub enum Recorded {
 }
 
 /// Why a worker is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Removal {
     /// Its node is verified, and nothing follows.
     Spent,
@@ -122,7 +122,7 @@ pub enum Removal {
 }
 
 /// Why a node is closed. There is no other reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Closing {
     /// It was verified, had to be verified again, and failed.
     FailedAgain,
@@ -133,7 +133,7 @@ pub enum Closing {
 }
 
 /// What people are told, as an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct News {
     /// One word.
     pub headline: Headline,
@@ -144,7 +144,7 @@ pub struct News {
 }
 
 /// The word under which people are told something: the reason of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Headline {
     /// The checks passed.
     Verified,

@@ -60,7 +60,7 @@ text_id!(
 );
 
 /// One node: this object, not the next one of the same name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeRef {
     /// Its name.
     pub name: NodeName,
@@ -75,7 +75,7 @@ impl fmt::Display for NodeRef {
 }
 
 /// One worker pod.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerRef {
     /// The pod's name.
     pub name: String,

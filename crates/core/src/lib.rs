@@ -25,6 +25,7 @@ pub mod names;
 pub mod patch;
 pub mod report;
 pub mod state;
+pub mod texts;
 pub mod verdict;
 pub mod view;
 pub mod world;

@@ -14,7 +14,7 @@ use crate::state::NodeState;
 use crate::view::NodeView;
 
 /// One step of a JSON patch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum PatchOp {
     /// Go on only if this is the value; null means that there is none.
@@ -39,7 +39,7 @@ pub enum PatchOp {
 }
 
 /// A JSON patch for one node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct NodePatch(pub Vec<PatchOp>);
 

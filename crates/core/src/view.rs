@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::config::Taint;
 use crate::ids::{BootId, NodeName, NodeRef, Uid, Version, WorkerRef};
+use crate::texts::Texts;
 
 /// A node.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,9 +23,9 @@ pub struct NodeView {
     /// Its taints as they stand in the object, every field kept: patches test against them.
     pub taints: Vec<Value>,
     /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Texts,
     /// Its annotations.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Texts,
     /// Our condition, if it has one.
     pub condition: Option<Condition>,
     /// It is being deleted.
@@ -46,7 +47,7 @@ impl NodeView {
 }
 
 /// The condition `NodeReadyVerified` of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Condition {
     /// Whether the node is fit.
     pub status: ConditionStatus,
@@ -57,7 +58,7 @@ pub struct Condition {
 }
 
 /// Whether a node is fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConditionStatus {
     /// It passed.
     True,
@@ -68,7 +69,7 @@ pub enum ConditionStatus {
 }
 
 /// A Karpenter `NodeClaim`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimRef {
     /// Its name.
     pub name: String,
@@ -94,7 +95,7 @@ pub struct WorkerView {
 }
 
 /// What a worker is told about itself when it is made, and judged by when it ends.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp {
     /// The node it is for.
     pub node: NodeRef,
@@ -109,7 +110,7 @@ pub struct Stamp {
 }
 
 /// What the result of a worker is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
     /// To open or close its own node.
     Verify,
@@ -160,7 +161,7 @@ pub struct InitPodView {
     /// When it was made.
     pub created: Timestamp,
     /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Texts,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
     /// It is Ready, with all its containers.
@@ -190,7 +191,7 @@ pub struct LedgerView {
 }
 
 /// The right to delete one node, and when it was taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LedgerEntry {
     /// The node.
     pub node: NodeRef,

@@ -92,8 +92,9 @@ pub struct NodeEntry {
     pub state_seen: Timestamp,
     /// Which of all the facts that we were told brought that state.
     pub state_fact: u64,
-    /// Workers, by pod name. More than one if the node was made anew under the same name.
-    pub workers: BTreeMap<String, SeenWorker>,
+    /// Workers, by pod name. More than one if the node was made anew under the same name. Boxed, because there is room for
+    /// eleven in the smallest map, and for thousands of such maps in memory.
+    pub workers: BTreeMap<String, Box<SeenWorker>>,
     /// When the node was last read from the API server itself.
     pub reread: Option<Timestamp>,
     /// A worker that vanished. Whether its result was recorded before, the state tells.

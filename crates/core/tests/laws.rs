@@ -256,8 +256,8 @@ fn of_others(cluster: &Cluster) -> BTreeMap<NodeName, String> {
     let is_ours = |key: &str| ours.contains(&key);
     let of_others = |mut node: knr_core::view::NodeView| {
         node.taints.retain(|taint| !is_ours(taint["key"].as_str().unwrap()));
-        node.labels.retain(|key, _| !is_ours(key));
-        node.annotations.retain(|key, _| !is_ours(key));
+        node.labels = node.labels.iter().filter(|(key, _)| !is_ours(key)).collect();
+        node.annotations = node.annotations.iter().filter(|(key, _)| !is_ours(key)).collect();
         (node.id.name, format!("{:?} {:?} {:?}", node.taints, node.labels, node.annotations))
     };
     cluster.nodes.values().map(view).map(of_others).collect()

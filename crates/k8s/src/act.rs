@@ -11,6 +11,7 @@ use knr_core::patch::NodePatch;
 use knr_core::view::{ClaimRef, LedgerEntry, NodeView};
 use knr_core::world::{Fact, Source};
 use kube::core::Status;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -85,7 +86,7 @@ impl Actor {
             }
             Action::Tell { node, news } => {
                 let event = objects::event(node, news, &self.instance, now);
-                let sent = self.api.send::<_, Value>(
+                let sent = self.api.send::<_, IgnoredAny>(
                     Call::CreateEvent,
                     Target::query(BY_US),
                     Body::Json(&event),

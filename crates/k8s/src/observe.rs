@@ -6,10 +6,9 @@ mod node;
 mod pool;
 mod worker;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use knr_core::ids::Version;
+use knr_core::texts::Texts;
 use serde::Deserialize;
 
 pub(crate) use init_pod::SlimInitPod;
@@ -27,8 +26,8 @@ pub(crate) struct Meta {
     pub(crate) resource_version: String,
     pub(crate) creation_timestamp: Option<Timestamp>,
     pub(crate) deletion_timestamp: Option<Timestamp>,
-    pub(crate) labels: Option<BTreeMap<String, String>>,
-    pub(crate) annotations: Option<BTreeMap<String, String>>,
+    pub(crate) labels: Option<Texts>,
+    pub(crate) annotations: Option<Texts>,
     pub(crate) owner_references: Option<Vec<Owner>>,
 }
 
@@ -51,7 +50,7 @@ impl Meta {
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.as_ref()?.get(key).map(String::as_str)
+        self.annotations.as_ref()?.get(key)
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Each measurement is for clusters of several sizes in one run, so that the ratio holds on any machine.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,6 +11,7 @@ use knr_core::engine::{Engine, Outcome};
 use knr_core::ids::{NodeRef, Version, WorkerRef};
 use knr_core::names;
 use knr_core::state::{NodeState, StatePhase};
+use knr_core::texts::Texts;
 use knr_core::view::{Ending, NodeView, Purpose, Stage, Stamp, WorkerView};
 use knr_core::world::{Fact, Source};
 use serde_json::json;
@@ -65,8 +65,8 @@ fn node(number: usize, phase: StatePhase) -> NodeView {
     let verified = is_verified.then(|| (names::VERIFIED_LABEL.to_owned(), names::VERIFIED_VALUE.to_owned()));
     let taint = json!({"key": names::UNVERIFIED_TAINT, "value": "true", "effect": "NoSchedule"});
     let annotations = match phase {
-        StatePhase::Unverified => BTreeMap::from([("ttl".to_owned(), "0".to_owned())]),
-        _ => BTreeMap::from([(names::STATE_ANNOTATION.to_owned(), state.to_json())]),
+        StatePhase::Unverified => Texts::from_iter([("ttl", "0")]),
+        _ => Texts::from_iter([(names::STATE_ANNOTATION, state.to_json())]),
     };
     NodeView {
         id,
@@ -136,7 +136,8 @@ fn worker(stamp: Stamp, version: u64, stage: Stage) -> WorkerView {
 fn one_label(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> usize {
     let mut node = node(turn, StatePhase::Verified);
     node.version = Version(turn as u64 + 3);
-    node.labels.insert("turn".to_owned(), turn.to_string());
+    let number = turn.to_string();
+    node.labels = node.labels.iter().chain([("turn", number.as_str())]).collect();
     node.condition = engine.world().entry(&node.id.name).and_then(|entry| entry.view.clone()?.condition);
     engine.learn(Fact::Node(node, Source::Watch), at(1));
     stopwatch.time(|| engine.decide(at(1))).orders.len()

@@ -254,7 +254,7 @@ impl Monitor {
             state.phase == StatePhase::Failed && state.attempt >= config.reconciliation.max_retries
         });
         let reserved = api.ledger().entries.iter().any(|entry| entry.node == node.id);
-        let control_plane = names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(*label));
+        let control_plane = names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(label));
         self.deletions.retain(|at| now.duration_since(*at) < hour);
         self.deletions.push(now);
         let failed = self.failed.get(&node.id.uid);
@@ -302,7 +302,7 @@ impl Monitor {
 
 /// Control plane nodes and those that the configuration excludes.
 fn is_excluded(node: &NodeView, config: &Config) -> bool {
-    names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(*label))
+    names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(label))
         || config.node_management.exclude.iter().any(|selector| selector.matches(&node.labels))
 }
 

@@ -1,9 +1,8 @@
 //! Nodes as the API server keeps them, seen as the rules see them.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use knr_core::ids::{NodeRef, Version};
+use knr_core::texts::Texts;
 use knr_core::view::{ClaimRef, Condition, ConditionStatus, NodeView};
 use serde_json::Value;
 
@@ -48,7 +47,7 @@ pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn texts(object: &Value, path: &str) -> BTreeMap<String, String> {
+fn texts(object: &Value, path: &str) -> Texts {
     let map = object.pointer(path).and_then(Value::as_object);
     let pairs = map.into_iter().flatten();
     pairs.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()

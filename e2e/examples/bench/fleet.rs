@@ -8,6 +8,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use knr_core::config::Config;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -23,6 +24,8 @@ pub(crate) const WORKERS: &str = "/api/v1/namespaces/bench/pods?timeoutSeconds=3
 /// So many of our own requests are in flight at once.
 const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_mins(3);
+/// By then kwok has run whatever it has noticed.
+const NUDGE: Duration = Duration::from_secs(40);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The nodes, and who sees them.
@@ -109,7 +112,29 @@ impl Fleet {
             (pods.len() == count && pods.values().all(SeenPod::is_running))
                 .then(|| pods.iter().map(|(node, pod)| (node.clone(), pod.metadata.name.clone())).collect())
         };
-        pods.wait("all workers to run", PATIENCE, all_run).await
+        let began = Instant::now();
+        loop {
+            let all = pods.wait("all workers to run", NUDGE, all_run).await;
+            if all.is_ok() || began.elapsed() > PATIENCE {
+                return all;
+            }
+            self.nudge(&pods).await?;
+        }
+    }
+
+    /// Kwok may overlook a pod of a node that it has only just heard of; a change of the pod shows it again.
+    async fn nudge(&self, pods: &Mirror<SeenPod>) -> Result<()> {
+        let waiting: Vec<String> = {
+            let pods = pods.look();
+            pods.values().filter(|pod| !pod.is_running()).map(|pod| pod.metadata.name.clone()).collect()
+        };
+        eprintln!("{} pods do not run yet and are shown to kwok again", waiting.len());
+        let change = &json!({ "metadata": { "annotations": { "shown": "again" } } });
+        each(waiting, |pod| async move {
+            let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}");
+            self.api.patch(&path, MERGE_PATCH, change).await
+        })
+        .await
     }
 
     /// Lets all workers end, as fast as may be.

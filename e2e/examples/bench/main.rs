@@ -77,13 +77,12 @@ fn main() -> Result<ExitCode> {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("another TLS provider is installed already");
     }
-    // The product has two threads as well.
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if let Some(Role::Bare { kubeconfig }) = &arguments.role {
-        runtime.block_on(bare::run(kubeconfig))?;
+        // The product has one thread as well.
+        Builder::new_current_thread().enable_all().build()?.block_on(bare::run(kubeconfig))?;
         return Ok(ExitCode::SUCCESS);
     }
-    measure(&arguments, &runtime)
+    measure(&arguments, &Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
 fn measure(arguments: &Arguments, runtime: &Runtime) -> Result<ExitCode> {

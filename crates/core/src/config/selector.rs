@@ -1,7 +1,7 @@
 //! Label selectors as kubectl takes them.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::format::{is_label_key, is_label_value};
+use crate::texts::Texts;
 
 /// The name of the form of a selector in the schema.
 pub(super) const SCHEMA_FORMAT: &str = "label-selector";
@@ -52,7 +53,7 @@ impl Selector {
 
     /// Whether something with these labels is selected.
     #[must_use]
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn matches(&self, labels: &Texts) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = labels.get(&requirement.key);
             match &requirement.test {

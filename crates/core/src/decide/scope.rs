@@ -35,7 +35,7 @@ pub(super) fn of(subject: &Subject<'_>) -> Scope {
 }
 
 pub(super) fn is_control_plane(subject: &Subject<'_>) -> bool {
-    names::CONTROL_PLANE_LABELS.iter().any(|label| subject.view.labels.contains_key(*label))
+    names::CONTROL_PLANE_LABELS.iter().any(|label| subject.view.labels.contains_key(label))
 }
 
 /// Why a node of Karpenter may not be closed. Karpenter counts pods that wait behind a taint which it does not know

@@ -34,7 +34,7 @@ impl<'a> Subject<'a> {
     /// The node carries the verified label.
     pub(super) fn is_labelled(&self) -> bool {
         let label = &self.cx.config.node_management.verified_label;
-        self.view.labels.get(&label.key) == Some(&label.value)
+        self.view.labels.get(&label.key) == Some(label.value.as_str())
     }
 
     /// What the state says of the node as it runs now.
@@ -125,7 +125,8 @@ impl<'a> Subject<'a> {
 
     /// The worker of this node, whatever its stamp.
     pub(super) fn worker(&self) -> Option<&'a SeenWorker> {
-        self.entry.workers.values().find(|worker| worker.view.stamp.node == self.view.id)
+        let mut workers = self.entry.workers.values().map(Box::as_ref);
+        workers.find(|worker| worker.view.stamp.node == self.view.id)
     }
 
     /// When the evidence of a worker was made, at the earliest. If we have not seen it run, all we know is that its

@@ -1,5 +1,7 @@
 //! What is under way for one node. Memory only: after a restart the cluster itself tells where things stand.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ASK_AGAIN, Plan, Question};
@@ -22,11 +24,11 @@ pub(super) struct Desk {
     pub(super) told: Option<Explanation>,
     /// Orders that came to nothing in a row.
     setbacks: u32,
-    /// The order that was carried out last.
-    done: Option<Action>,
+    /// The order that was carried out last, by its fingerprint: to keep the order would take more memory than all else.
+    done: Option<u64>,
     not_before: Option<Timestamp>,
     /// What was refused, and why.
-    refusal: Option<(Action, String)>,
+    refusal: Option<Box<(Action, String)>>,
 }
 
 /// An order that was given.
@@ -54,12 +56,13 @@ impl Desk {
 
     /// An order was carried out. If it is the same as the one before, that had no effect which we could see.
     pub(super) fn carried_out(&mut self, action: &Action, now: Timestamp) {
-        if self.done.as_ref() == Some(action) {
+        let done = Some(fingerprint(action));
+        if self.done == done {
             self.set_back(now, None);
             self.underway = Some(Underway::Unclear { asked: None });
         } else {
             self.setbacks = 0;
-            self.done = Some(action.clone());
+            self.done = done;
         }
     }
 
@@ -79,7 +82,7 @@ impl Desk {
         let doubled = FIRST_PAUSE.saturating_mul(1 << self.setbacks.min(5));
         self.not_before = Some(now + doubled.min(LONGEST_PAUSE));
         self.setbacks = self.setbacks.saturating_add(1);
-        self.refusal = refusal;
+        self.refusal = refusal.map(Box::new);
     }
 
     /// The node has been read again.
@@ -125,10 +128,16 @@ impl Desk {
         self.not_before = None;
         let wanted = decision.want.action();
         let is_same = |refused: &Action| wanted.as_ref().is_some_and(|wanted| wanted.is_like(refused));
-        self.refusal.take_if(|(refused, _)| !is_same(refused));
-        if let Some((action, why)) = &self.refusal {
+        self.refusal.take_if(|refusal| !is_same(&refusal.0));
+        if let Some((action, why)) = self.refusal.as_deref() {
             let told = &decision.explanation.why;
             decision.explanation.why = format!("{told}; the API server refused to {action}: {why}");
         }
     }
+}
+
+fn fingerprint(action: &Action) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    action.hash(&mut hasher);
+    hasher.finish()
 }

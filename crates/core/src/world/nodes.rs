@@ -30,7 +30,7 @@ impl World {
         let state = view
             .annotations
             .get(names::STATE_ANNOTATION)
-            .and_then(|text| NodeState::parse(text))
+            .and_then(NodeState::parse)
             .filter(|state| state.uid == view.id.uid);
         if state != entry.state {
             entry.state = state;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::texts::Texts;
 use crate::view::{ClaimRef, Ending, LedgerEntry, Purpose, Stage};
 
 fn at(second: i64) -> Timestamp {
@@ -12,8 +13,8 @@ fn node_named(name: &str, uid: &str, version: u64) -> NodeView {
         boot: "b1".into(),
         created: at(0),
         taints: Vec::new(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        labels: Texts::default(),
+        annotations: Texts::default(),
         condition: None,
         leaving: false,
         claim: None::<ClaimRef>,
@@ -50,7 +51,7 @@ fn pod(uid: &str, version: u64) -> InitPodView {
         name: uid.to_owned(),
         host: "n1".into(),
         created: at(0),
-        labels: BTreeMap::new(),
+        labels: Texts::default(),
         annotations: BTreeMap::new(),
         ready: true,
         containers: "first".to_owned(),

@@ -42,7 +42,8 @@ impl World {
             self.workers.forget(&known.view);
         }
         self.workers.count(&view);
-        entry.workers.insert(view.id.name.clone(), SeenWorker { view, since, first_seen });
+        let name_of_pod = view.id.name.clone();
+        entry.workers.insert(name_of_pod, Box::new(SeenWorker { view, since, first_seen }));
         self.touched.insert(name);
     }
 

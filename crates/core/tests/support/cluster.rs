@@ -8,6 +8,7 @@ use knr_core::engine::Outcome;
 use knr_core::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
 use knr_core::names;
 use knr_core::patch::NodePatch;
+use knr_core::texts::Texts;
 use knr_core::view::{
     ClaimRef, Condition, ConditionStatus, InitPodView, LedgerView, NodeView, PoolView, Stage, Stamp,
     WorkerView,
@@ -177,7 +178,7 @@ pub(crate) fn condition_json(condition: &Condition) -> Value {
 /// A node as the rules see it.
 pub(crate) fn view(document: &Value) -> NodeView {
     let text = |path: &str| document.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let map = |path: &str| -> BTreeMap<String, String> {
+    let map = |path: &str| -> Texts {
         let map = document.pointer(path).and_then(Value::as_object);
         map.into_iter()
             .flatten()

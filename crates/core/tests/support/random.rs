@@ -222,7 +222,7 @@ pub(crate) fn put_pod(random: &mut Random, cluster: &mut Cluster, node: &str) ->
         name,
         host: node.into(),
         created: noon() - SignedDuration::from_secs(i64::from(random.small(45))),
-        labels: [(names::INIT_POD_LABEL.to_owned(), names::INIT_POD_VALUE.to_owned())].into(),
+        labels: [(names::INIT_POD_LABEL, names::INIT_POD_VALUE)].into_iter().collect(),
         annotations: BTreeMap::new(),
         ready: random.chance(70),
         containers: "first".to_owned(),

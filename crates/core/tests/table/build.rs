@@ -217,7 +217,7 @@ pub(super) fn pod(cluster: &mut Cluster, spec: &PodSpec) -> InitPodView {
         name,
         host: "n1".into(),
         created: clock("10:00:10"),
-        labels: [(names::INIT_POD_LABEL.to_owned(), names::INIT_POD_VALUE.to_owned())].into(),
+        labels: [(names::INIT_POD_LABEL, names::INIT_POD_VALUE)].into_iter().collect(),
         annotations: std::collections::BTreeMap::default(),
         ready: false,
         containers: "first".to_owned(),

@@ -1,5 +1,6 @@
 //! Init pods, which startup gates wait for.
 
+use knr_core::texts::Texts;
 use knr_core::view::InitPodView;
 use serde::Deserialize;
 
@@ -45,9 +46,13 @@ impl SlimInitPod {
             namespace: metadata.namespace,
             name: metadata.name,
             labels: metadata.labels.unwrap_or_default(),
-            annotations: metadata.annotations.unwrap_or_default(),
+            annotations: metadata.annotations.iter().flat_map(Texts::iter).map(owned).collect(),
         })
     }
+}
+
+fn owned((name, text): (&str, &str)) -> (String, String) {
+    (name.to_owned(), text.to_owned())
 }
 
 /// The identifiers of the containers: others after every start.

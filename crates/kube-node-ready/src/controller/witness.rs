@@ -54,7 +54,8 @@ impl Witness {
         let node = &action.node().name;
         match outcome {
             Outcome::Done(_) => {
-                tracing::info!(%node, %action, took = ?answer.took, "done");
+                // How the node stands now is told anyhow.
+                tracing::debug!(%node, %action, took = ?answer.took, "done");
                 self.done(action);
             }
             Outcome::Conflict => tracing::debug!(%node, %action, "things have changed; looking again"),

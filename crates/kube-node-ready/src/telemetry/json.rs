@@ -3,8 +3,8 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent};
@@ -20,7 +20,12 @@ pub(super) struct Json {
     pub(super) clock: fn() -> Timestamp,
 }
 
-struct Line(Fields);
+struct Line<'a> {
+    level: &'static str,
+    timestamp: String,
+    message: &'a str,
+    fields: &'a Fields,
+}
 
 impl<S> FormatEvent<S, SpanFields> for Json
 where
@@ -33,22 +38,36 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let Said { message, fields } = Said::by(event, context);
-        let mut line = Fields::default();
-        line.put("level", word(*event.metadata().level()).into());
-        line.put("timestamp", format!("{:.3}", (self.clock)()).into());
-        line.put("msg", message.into());
-        for (name, value) in fields.iter() {
-            let name = if RESERVED.contains(&name) { format!("{name}_") } else { name.to_owned() };
-            line.put(&name, value.clone());
-        }
-        let text = serde_json::to_string(&Line(line)).map_err(|_| fmt::Error)?;
+        let line = Line {
+            level: word(*event.metadata().level()),
+            timestamp: format!("{:.3}", (self.clock)()),
+            message: &message,
+            fields: &fields,
+        };
+        let text = serde_json::to_string(&line).map_err(|_| fmt::Error)?;
         writeln!(writer, "{text}")
     }
 }
 
-impl Serialize for Line {
+impl Serialize for Line<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|pair: (&str, &Value)| pair))
+        let mut line = serializer.serialize_map(None)?;
+        let [level, timestamp, message] = RESERVED;
+        line.serialize_entry(level, self.level)?;
+        line.serialize_entry(timestamp, &self.timestamp)?;
+        line.serialize_entry(message, self.message)?;
+        let is_there = |wanted: &str| self.fields.iter().any(|(name, _)| name == wanted);
+        for (name, value) in self.fields.iter() {
+            if !RESERVED.contains(&name) {
+                line.serialize_entry(name, value)?;
+                continue;
+            }
+            let renamed = format!("{name}_");
+            if !is_there(&renamed) {
+                line.serialize_entry(&renamed, value)?;
+            }
+        }
+        line.end()
     }
 }
 
