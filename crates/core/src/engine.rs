@@ -397,3 +397,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

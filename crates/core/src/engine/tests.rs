@@ -1,0 +1,43 @@
+use super::*;
+use crate::ids::Version;
+use crate::view::LedgerView;
+
+fn config(yaml: &str) -> Config {
+    Config::parse(yaml).unwrap()
+}
+
+fn noon() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+fn knowing_everything(yaml: &str) -> Engine {
+    let mut engine = Engine::new(config(yaml));
+    for fact in [
+        Fact::Nodes(Vec::new(), Version(1)),
+        Fact::Workers(Vec::new(), Version(1)),
+        Fact::InitPods(Vec::new(), Version(1)),
+    ] {
+        engine.learn(fact, noon());
+    }
+    engine
+}
+
+#[test]
+fn with_other_gates_init_pods_have_to_be_listed_anew() {
+    let mut engine = knowing_everything("gates: [{name: a}]");
+    assert!(engine.knows_enough());
+    engine.configure(config("gates: [{name: a}]\nreconciliation: {maxRetries: 2}"));
+    assert!(engine.knows_enough(), "the gates are the same");
+    engine.configure(config("gates: [{name: a, minimumHoldSeconds: 5}]"));
+    assert!(!engine.knows_enough(), "another gate may wait for other pods");
+    engine.learn(Fact::InitPods(Vec::new(), Version(2)), noon());
+    assert!(engine.knows_enough());
+}
+
+#[test]
+fn what_was_learned_can_be_looked_at() {
+    let mut engine = knowing_everything("");
+    assert!(engine.world().ledger().is_none());
+    engine.learn(Fact::Ledger(LedgerView::default()), noon());
+    assert!(engine.world().ledger().is_some());
+}
