@@ -1,6 +1,9 @@
 //! Makes a report fit into a termination message. What matters least goes first; the JSON is never cut.
 
+use std::borrow::Cow;
+
 use knr_core::report::{CheckOutcome, MAX_REPORT_BYTES, Report};
+use knr_core::texts::shortened;
 
 /// To how many characters texts are shortened, step by step.
 const LENGTHS: [usize; 7] = [400, 200, 100, 60, 30, 10, 0];
@@ -66,9 +69,8 @@ fn shorten(report: &mut Report, length: usize) {
 }
 
 fn cut(text: &mut String, length: usize) {
-    if let Some((end, _)) = text.char_indices().nth(length) {
-        text.truncate(end);
-        text.push('…');
+    if let Cow::Owned(shorter) = shortened(text, length) {
+        *text = shorter;
     }
 }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BootId, Uid};
+use crate::texts::shortened;
 
 /// Longer reasons are cut before they are kept: the annotation is part of every Node that anybody reads.
 const MAX_REASON_CHARS: usize = 400;
@@ -126,10 +127,7 @@ impl NodeState {
     #[must_use]
     pub fn because(mut self, cause: &str, reason: &str) -> Self {
         self.cause = Some(cause.to_owned());
-        self.reason = Some(match reason.char_indices().nth(MAX_REASON_CHARS) {
-            Some((end, _)) => format!("{}…", &reason[..end]),
-            None => reason.to_owned(),
-        });
+        self.reason = Some(shortened(reason, MAX_REASON_CHARS).into_owned());
         self
     }
 }

@@ -1,5 +1,6 @@
-//! Texts by name, such as labels, in as little memory as they need.
+//! Texts: by name, such as labels, in as little memory as they need, and cut to a bearable length.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -78,6 +79,15 @@ impl fmt::Debug for Texts {
 impl<'de> Deserialize<'de> for Texts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// A text of at most so many characters; that something is missing is shown.
+#[must_use]
+pub fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }
 
@@ -174,6 +184,12 @@ mod tests {
         }
         let twice = serde_json::from_str::<Texts>(r#"{"a":"1","a":"2"}"#).unwrap();
         assert_eq!(twice, texts(&[("a", "2")]), "the last one counts");
+    }
+
+    #[test]
+    fn only_what_is_too_long_is_cut() {
+        assert_eq!(shortened("überlang", 4), "über…");
+        assert_eq!((shortened("über", 4), shortened("", 0)), ("über".into(), "".into()));
     }
 
     #[test]

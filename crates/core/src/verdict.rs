@@ -1,6 +1,7 @@
 //! What the end of a worker means for its node.
 
 use crate::report::Report;
+use crate::texts::shortened;
 use crate::view::Ending;
 
 /// The exit code by which our own worker says that it could not run: a bad configuration, not a bad node.
@@ -67,10 +68,7 @@ fn judge_exit(code: i32, report: Option<Report>, message: &str) -> Verdict {
 /// The last line of what a foreign image left behind: where programs say what ended them.
 fn last_words(message: &str) -> Option<String> {
     let line = message.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-    Some(match line.char_indices().nth(MAX_WORDS_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    })
+    Some(shortened(line, MAX_WORDS_CHARS).into_owned())
 }
 
 fn failed_checks(report: &Report) -> Option<Fault> {

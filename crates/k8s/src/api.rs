@@ -139,7 +139,7 @@ fn is_connect(error: &kube::Error) -> bool {
 }
 
 /// An error with its causes, each told once.
-fn story(error: &dyn std::error::Error) -> String {
+pub(crate) fn story(error: &dyn std::error::Error) -> String {
     let mut told = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

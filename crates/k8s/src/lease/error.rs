@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::api::story;
 use crate::calls::Verb;
 
 /// A call about the lease that failed.
@@ -53,7 +54,7 @@ pub enum Cause {
 impl Cause {
     pub(super) fn of(verb: Verb, error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
-            return Self::Broken(chain(error));
+            return Self::Broken(story(error));
         };
         let message = status.message.clone();
         match (status.code, verb) {
@@ -72,19 +73,4 @@ impl Cause {
             Self::Forbidden(_) | Self::NoNamespace | Self::Outdated | Self::Ended => false,
         }
     }
-}
-
-/// The error with what lies under it: the outermost message alone often says little.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(inner) = next {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        next = inner.source();
-    }
-    text
 }

@@ -4,6 +4,7 @@ use knr_core::action::worker_name;
 use knr_core::ids::{NodeRef, WorkerRef};
 use knr_core::names;
 use knr_core::report::Report;
+use knr_core::texts::shortened;
 use knr_core::view::{Ending, Purpose, Stage, Stamp, WorkerView};
 use serde::Deserialize;
 
@@ -186,10 +187,7 @@ fn own_check(container: &ContainerStatus, how: &Terminated) -> Ending {
 
 fn told(reason: &str, message: &str) -> String {
     let told = if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") };
-    match told.char_indices().nth(MAX_TOLD_CHARS) {
-        Some((end, _)) => format!("{}…", &told[..end]),
-        None => told,
-    }
+    shortened(&told, MAX_TOLD_CHARS).into_owned()
 }
 
 #[cfg(test)]
