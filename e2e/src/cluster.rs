@@ -65,9 +65,7 @@ impl Cluster {
         let file = self.folder().join("permit.yaml");
         let mut permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
         fs::write(&file, config.text())?;
-        let needed = product::run(
-            ["manifests", "rbac", "--namespace", NAMESPACE, "--config"].map(Into::into).iter().chain([&file]),
-        )?;
+        let needed = product::permissions(NAMESPACE, &file)?;
         if *permitted != needed {
             self.apply(&needed).context("the permissions that the product prints")?;
             *permitted = needed;

@@ -1,7 +1,7 @@
 //! The program under test.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -27,6 +27,12 @@ pub fn path() -> Result<PathBuf> {
         );
     }
     Ok(path)
+}
+
+/// The permissions that the program says it needs with this configuration.
+pub fn permissions(namespace: &str, config: &Path) -> Result<String> {
+    let arguments = ["manifests", "rbac", "--namespace", namespace, "--config"].map(OsStr::new);
+    run(arguments.into_iter().chain([config.as_os_str()]))
 }
 
 /// Runs the program on this machine to its end and gives what it printed.

@@ -178,12 +178,9 @@ fn nothing_of_others_is_lost_in_fifty_verifications(cluster: &Cluster) -> Result
         others.into_iter().map(done).chain([verified]).collect::<Result<()>>()
     })?;
     let (writes, time) = (crowd.writes.load(Ordering::SeqCst), crowd.since.elapsed());
+    assert!(writes >= 20 * time.as_secs(), "only {writes} writes in {time:?}");
     assert_eq!(all.len(), 50);
-    all.iter().try_for_each(|node| lock(node).look(cluster.api()))?;
-    // Where the machine is out of breath, verifications take longer too: then it counts how many writes came to each.
-    let enough = (20 * time.as_secs()).min(8 * 50);
-    assert!(writes >= enough, "only {writes} writes in {time:?}");
-    Ok(())
+    all.iter().try_for_each(|node| lock(node).look(cluster.api()))
 }
 
 /// Controllers of others, which change taints and a label of theirs on nodes.

@@ -337,4 +337,4 @@ impl World {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

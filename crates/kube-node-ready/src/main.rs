@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         anstream::eprintln!("error: another TLS provider is installed already");
         return exit::FAILED.into();
     }
-    // One thread is enough for thousands of nodes, and what is passed between threads costs more than the work itself.
+    // One is enough for thousands of nodes, and nothing has to be passed between threads.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

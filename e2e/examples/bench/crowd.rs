@@ -48,10 +48,10 @@ pub(crate) struct Crowd<'a> {
 struct Rate {
     p50: Duration,
     p99: Duration,
-    /// Processor time from the first worker's end until the last gate was open.
+    /// Processor time from the first worker's end until there was nothing more to do.
     cpu: Duration,
-    /// From then until there was nothing more to do.
-    cpu_afterwards: Duration,
+    /// Of this, until the last gate was open.
+    cpu_to_open: Duration,
     /// From the start of the process.
     cpu_in_all: Duration,
 }
@@ -167,8 +167,8 @@ impl<'a> Crowd<'a> {
         let rate = Rate {
             p50: percentile(&waits, 0.5),
             p99: percentile(&waits, 0.99),
-            cpu: opened.saturating_sub(before),
-            cpu_afterwards: cpu_in_all.saturating_sub(opened),
+            cpu: cpu_in_all.saturating_sub(before),
+            cpu_to_open: opened.saturating_sub(before),
             cpu_in_all,
         };
         eprintln!("{name}: {rate:?}");
@@ -218,8 +218,8 @@ impl<'a> Crowd<'a> {
         let product = |field| rate(Who::Product, field);
         report.at_most(&format!("{nodes} openings"), Unit::Seconds, product(|rate| rate.cpu), 1.0);
         for (what, field) in [
-            ("afterwards: conditions, events, spent workers", (|rate| rate.cpu_afterwards) as fn(&Rate) -> _),
-            ("all together, from the start, workers made too", |rate| rate.cpu_in_all),
+            ("of this, until the last gate was open", (|rate| rate.cpu_to_open) as fn(&Rate) -> _),
+            ("with the start and the making of workers", |rate| rate.cpu_in_all),
         ] {
             report.tell(what, format!("{:.2} s", product(field)));
         }

@@ -122,7 +122,7 @@ impl Fleet {
         }
     }
 
-    /// Kwok may overlook a pod of a node that it has only just heard of; a change of the pod shows it again.
+    /// Now and then a pod is never run by kwok, why is not known; a change of the pod shows it again.
     async fn nudge(&self, pods: &Mirror<SeenPod>) -> Result<()> {
         let waiting: Vec<String> = {
             let pods = pods.look();

@@ -75,8 +75,7 @@ pub(crate) fn measure(runtime: &Runtime, joins: usize, report: &mut Report) -> R
 fn permit(lab: &Lab) -> Result<()> {
     let file = lab.folder().join("permit.yaml");
     fs_err::write(&file, subject::config(1, ""))?;
-    let arguments = ["manifests", "rbac", "--namespace", NAMESPACE, "--config"].map(PathBuf::from);
-    lab.apply(&knr_e2e::product::run(arguments.iter().chain([&file]))?)
+    lab.apply(&knr_e2e::product::permissions(NAMESPACE, &file)?)
 }
 
 fn told(kibibytes: u64) -> String {

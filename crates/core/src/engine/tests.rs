@@ -1,7 +1,7 @@
 use super::*;
 use crate::ids::Version;
-use crate::texts::Texts;
-use crate::view::{LedgerView, NodeView};
+use crate::view::LedgerView;
+use crate::world::tests::node_named;
 
 fn config(yaml: &str) -> Config {
     Config::parse(yaml).unwrap()
@@ -45,20 +45,9 @@ fn what_was_learned_can_be_looked_at() {
 
 #[test]
 fn every_node_that_was_decided_about_is_counted() {
-    let node = |name: &str| NodeView {
-        id: NodeRef { name: name.into(), uid: name.into() },
-        version: Version(2),
-        boot: "b1".into(),
-        created: noon(),
-        taints: Vec::new(),
-        labels: Texts::default(),
-        annotations: Texts::default(),
-        condition: None,
-        leaving: false,
-        claim: None,
-    };
+    let nodes = vec![node_named("n1", "u1", 2), node_named("n2", "u2", 2)];
     let mut engine = knowing_everything("");
-    engine.learn(Fact::Nodes(vec![node("n1"), node("n2")], Version(2)), noon());
+    engine.learn(Fact::Nodes(nodes, Version(2)), noon());
     engine.lead();
     assert_eq!(engine.decide(noon()).considered, 2);
     assert_eq!(engine.decide(noon()).considered, 0, "nothing has changed since");

@@ -6,7 +6,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn node_named(name: &str, uid: &str, version: u64) -> NodeView {
+pub(crate) fn node_named(name: &str, uid: &str, version: u64) -> NodeView {
     NodeView {
         id: NodeRef { name: name.into(), uid: uid.into() },
         version: Version(version),
