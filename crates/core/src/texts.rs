@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for Pairs {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
-        let mut builder = Builder::default();
+        let mut builder = Builder { content: String::with_capacity(512), ends: Vec::with_capacity(32) };
         while map.next_key_seed(Piece(&mut builder))?.is_some() {
             map.next_value_seed(Piece(&mut builder))?;
         }
@@ -159,6 +159,19 @@ mod tests {
 
     fn texts(pairs: &[(&str, &str)]) -> Texts {
         pairs.iter().copied().collect()
+    }
+
+    #[test]
+    fn they_are_shown_as_pairs() {
+        assert_eq!(format!("{:?}", texts(&[("b", "2"), ("a", "1")])), r#"{"a": "1", "b": "2"}"#);
+    }
+
+    #[test]
+    fn what_is_none_is_told() {
+        for (json, expected) in [("5", "expected texts by name"), (r#"{"a": 5}"#, "expected a text")] {
+            let error = serde_json::from_str::<Texts>(json).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::answer::whole;
 use crate::api::{Api, Failed, in_time};
 use crate::calls::{Call, Verb, When, Who};
 use crate::scope::{self, Scope};
@@ -87,8 +88,9 @@ async fn is_allowed(client: &Client, call: Call, scope: &Scope, limit: Duration)
     });
     let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         .header(http::header::CONTENT_TYPE, "application/json")
-        .body(review.to_string().into_bytes())
+        .body(review.to_string().into_bytes().into())
         .map_err(|error| Failed::Unreadable(error.to_string()))?;
-    let answer: Value = in_time(client.request(request), Instant::now() + limit).await?;
+    let asked = async { whole::<Value>(client.send(request).await?).await };
+    let answer = in_time(asked, Instant::now() + limit).await?;
     Ok(answer["status"]["allowed"] == true)
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
+use crate::answer::{lines, whole};
 use crate::calls::{Call, Place, Verb};
 
 /// Events about objects without a namespace are kept in this one.
@@ -113,10 +114,6 @@ impl Failed {
 impl From<kube::Error> for Failed {
     fn from(error: kube::Error) -> Self {
         match error {
-            // A line of a watch that cannot be read as an event passes for a status in which nothing is said.
-            kube::Error::Api(status) if status.code == 0 && status.message.is_empty() => {
-                Self::Unreadable("an object is not what it should be".to_owned())
-            }
             kube::Error::Api(status) => Self::Status(status),
             kube::Error::SerdeError(error) => Self::Unreadable(error.to_string()),
             kube::Error::FromUtf8(error) => Self::Unreadable(error.to_string()),
@@ -180,7 +177,7 @@ impl Api {
         deadline: Instant,
     ) -> Result<T, Failed> {
         let request = self.request(call, target, &body)?;
-        in_time(self.client.request(request), deadline).await
+        in_time(async { whole(self.client.send(request).await?).await }, deadline).await
     }
 
     /// Reads something.
@@ -201,11 +198,10 @@ impl Api {
         deadline: Instant,
     ) -> Result<BoxStream<'static, Result<WatchEvent<T>, Failed>>, Failed>
     where
-        T: DeserializeOwned + Clone + Send + 'static,
+        T: DeserializeOwned + Send + 'static,
     {
         let request = self.request(call, target, &Body::<()>::Nothing)?;
-        let events = in_time(self.client.request_events(request), deadline).await?;
-        Ok(Box::pin(events.map(|event| event.map_err(Failed::from))))
+        Ok(in_time(async { lines(self.client.send(request).await?).await }, deadline).await?.boxed())
     }
 
     fn request<B: Serialize>(
@@ -213,7 +209,7 @@ impl Api {
         call: Call,
         target: Target<'_>,
         body: &Body<'_, B>,
-    ) -> Result<http::Request<Vec<u8>>, Failed> {
+    ) -> Result<http::Request<kube::client::Body>, Failed> {
         let (kind, body) = encode(body).map_err(|error| Failed::Unreadable(error.to_string()))?;
         let mut request = http::Request::builder()
             .method(call.rule().verb.method())
@@ -222,7 +218,7 @@ impl Api {
         if let Some(kind) = kind {
             request = request.header(CONTENT_TYPE, kind);
         }
-        request.body(body).map_err(|error| Failed::Unreadable(error.to_string()))
+        request.body(body.into()).map_err(|error| Failed::Unreadable(error.to_string()))
     }
 
     fn path(&self, call: Call, target: Target<'_>) -> String {
@@ -267,14 +263,14 @@ fn encode<B: Serialize>(body: &Body<'_, B>) -> serde_json::Result<(Option<&'stat
 
 /// Waits for an answer until the deadline. What could not be sent before it is not sent at all.
 pub(crate) async fn in_time<T>(
-    call: impl Future<Output = Result<T, kube::Error>>,
+    call: impl Future<Output = Result<T, Failed>>,
     deadline: Instant,
 ) -> Result<T, Failed> {
     if deadline <= Instant::now() {
         return Err(Failed::NoConnection("there was no time left to send the request".to_owned()));
     }
     match timeout_at(deadline, call).await {
-        Ok(answer) => Ok(answer?),
+        Ok(answer) => answer,
         Err(_) => Err(Failed::NoAnswer("none came in time".to_owned())),
     }
 }

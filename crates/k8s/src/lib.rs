@@ -10,11 +10,13 @@
 //! | every request that is ever sent, and by whom | [`calls`] |
 //! | permissions, made from that list | [`rbac`], [`access`] |
 //! | how nodes, pods and pools become facts | [`watch`], `observe`, `read` |
+//! | how an answer is read | `answer` |
 //! | how actions become requests | [`act`], [`objects`] |
 //! | who leads | [`lease`] |
 
 pub mod access;
 pub mod act;
+mod answer;
 pub mod api;
 pub mod calls;
 pub mod connect;

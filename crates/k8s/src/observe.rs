@@ -1,6 +1,7 @@
 //! Kubernetes objects seen as the rules see them. Only the fields that matter are read; the rest of an object, its images
 //! and managed fields above all, is never kept.
 
+mod condition;
 mod init_pod;
 mod node;
 mod pool;
@@ -89,17 +90,6 @@ pub(crate) struct Told {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Terminated {
     pub(crate) exit_code: i32,
-    pub(crate) reason: String,
-    pub(crate) message: String,
-}
-
-/// A condition of a node or a pod.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct SlimCondition {
-    #[serde(rename = "type")]
-    pub(crate) kind: String,
-    pub(crate) status: String,
     pub(crate) reason: String,
     pub(crate) message: String,
 }

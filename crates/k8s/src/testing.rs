@@ -22,6 +22,8 @@ pub(crate) enum Answer {
     Lines(Vec<Value>),
     /// These lines, and then silence.
     LinesThenSilence(Vec<Value>),
+    /// These bytes, in these pieces; then the connection ends.
+    Pieces(u16, Vec<Vec<u8>>),
     /// Nothing, ever.
     Silence,
 }
@@ -88,6 +90,11 @@ impl FakeServer {
             Answer::LinesThenSilence(lines) => {
                 let silent = futures::StreamExt::chain(stream::iter(frames(lines)), stream::pending());
                 Response::new(StreamBody::new(silent).boxed_unsync())
+            }
+            Answer::Pieces(code, pieces) => {
+                let pieces = pieces.into_iter().map(|piece| Ok(Frame::data(Bytes::from(piece))));
+                let body = StreamBody::new(stream::iter(pieces.collect::<Vec<_>>())).boxed_unsync();
+                Response::builder().status(code).body(body).unwrap()
             }
             Answer::Silence => std::future::pending().await,
         })

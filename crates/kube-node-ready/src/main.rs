@@ -5,6 +5,7 @@
 mod cmd;
 mod controller;
 mod exit;
+mod pace;
 mod shutdown;
 mod telemetry;
 
@@ -24,7 +25,9 @@ fn main() -> ExitCode {
         return exit::FAILED.into();
     }
     // One is enough for thousands of nodes, and nothing has to be passed between threads.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(pace::when_idle).build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             anstream::eprintln!("error: no threads can be started: {error}");

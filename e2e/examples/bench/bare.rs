@@ -23,21 +23,23 @@ const EVERYTHING: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderT
 /// Opens the node of every worker that has ended, until it is killed.
 pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     let api = Api::open(kubeconfig, "bare").await?;
-    let mut events = api.watch::<SeenPod>(&format!("{WORKERS}{EVERYTHING}")).await?;
     let (mut opened, places) = (BTreeSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
-    println!("{READY}");
-    while let Some(event) = events.next().await {
-        match event? {
-            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
-                if pod.has_ended() && opened.insert(pod.key().to_owned()) {
-                    tokio::spawn(open(api.clone(), pod.key().to_owned(), Arc::clone(&places)));
+    // An API server ends a watch whose end it cannot keep up with.
+    loop {
+        let mut events = api.watch::<SeenPod>(&format!("{WORKERS}{EVERYTHING}")).await?;
+        println!("{READY}");
+        while let Some(event) = events.next().await {
+            match event? {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => {
+                    if pod.has_ended() && opened.insert(pod.key().to_owned()) {
+                        tokio::spawn(open(api.clone(), pod.key().to_owned(), Arc::clone(&places)));
+                    }
                 }
+                WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(status) => bail!("{}", status.message),
             }
-            WatchEvent::Deleted(_) | WatchEvent::Bookmark(_) => {}
-            WatchEvent::Error(status) => bail!("{}", status.message),
         }
     }
-    bail!("the watch has ended")
 }
 
 async fn open(api: Api, node: String, places: Arc<Semaphore>) {

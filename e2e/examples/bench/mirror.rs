@@ -261,13 +261,13 @@ async fn hear<T: Seen>(
         match event? {
             WatchEvent::Added(mut object) | WatchEvent::Modified(mut object) => {
                 let now = Instant::now();
-                *version = Some(object.version().to_owned());
+                passed(version, object.version());
                 let mut objects = lock(objects);
                 object.follows(objects.remove(object.key()), now);
                 objects.insert(object.key().to_owned(), object);
             }
             WatchEvent::Deleted(object) => {
-                *version = Some(object.version().to_owned());
+                passed(version, object.version());
                 lock(objects).remove(object.key());
             }
             WatchEvent::Bookmark(bookmark) => *version = Some(bookmark.metadata.resource_version),
@@ -276,4 +276,11 @@ async fn hear<T: Seen>(
         changed.send_modify(|count| *count += 1);
     }
     Ok(())
+}
+
+/// What is told first comes in no order: until a bookmark ends it, there is no version from which to go on.
+fn passed(version: &mut Option<String>, now: &str) {
+    if let Some(version) = version {
+        now.clone_into(version);
+    }
 }

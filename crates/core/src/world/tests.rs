@@ -289,6 +289,42 @@ fn live_workers_and_comparisons_are_counted() {
 }
 
 #[test]
+fn workers_are_counted_by_how_far_they_are() {
+    let counts = |world: &World| {
+        let tally = world.tally();
+        [tally.pending, tally.running, tally.succeeded, tally.failed]
+    };
+    let mut world = knowing(vec![watched_worker(WorkerView { version: Version(4), ..other_worker() })]);
+    let ended = |code: i32| Stage::Ended(Ending::Exited { code, message: String::new() });
+    for (version, stage, expected) in [
+        (5, Stage::Pending(None), [1, 1, 0, 0]),
+        (6, Stage::Running, [0, 2, 0, 0]),
+        (7, ended(0), [0, 1, 1, 0]),
+        (8, ended(1), [0, 1, 0, 1]),
+        (9, Stage::Ended(Ending::DeadlineExceeded), [0, 1, 0, 1]),
+    ] {
+        world.learn(watched_worker(WorkerView { stage, ..worker("w", version) }), at(2));
+        assert_eq!(counts(&world), expected);
+    }
+    world.learn(worker_gone("w", 10), at(2));
+    assert_eq!(counts(&world), [0, 1, 0, 0]);
+}
+
+#[test]
+fn of_another_pod_of_the_same_name_nothing_was_seen_before() {
+    let mut world = knowing(vec![watched_worker(worker("w", 5))]);
+    let first_seen = |world: &World| {
+        let entry = world.entry(&"n1".into()).unwrap();
+        entry.workers.values().next().unwrap().first_seen
+    };
+    world.learn(watched_worker(worker("w", 6)), at(2));
+    assert_eq!(first_seen(&world), Some(at(1)));
+    let stage = Stage::Ended(Ending::DeadlineExceeded);
+    world.learn(watched_worker(WorkerView { stage, ..worker("next", 7) }), at(3));
+    assert_eq!(first_seen(&world), None, "it was never seen before its end");
+}
+
+#[test]
 fn a_worker_that_another_one_took_the_place_of_has_vanished() {
     let mut world = knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5))]);
     let vanished =

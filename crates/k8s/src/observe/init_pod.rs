@@ -2,9 +2,10 @@
 
 use knr_core::texts::Texts;
 use knr_core::view::InitPodView;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::{ContainerStatus, Meta, SlimCondition};
+use super::condition::{SlimCondition, of_type};
+use super::{ContainerStatus, Meta};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -23,8 +24,13 @@ struct Spec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    conditions: Option<Vec<SlimCondition>>,
+    #[serde(rename = "conditions", deserialize_with = "readiness")]
+    readiness: Option<SlimCondition>,
     container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+fn readiness<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SlimCondition>, D::Error> {
+    of_type("Ready", deserializer)
 }
 
 impl SlimInitPod {
@@ -34,13 +40,12 @@ impl SlimInitPod {
         if spec.node_name.is_empty() {
             return None;
         }
-        let is_ready = |condition: &SlimCondition| condition.kind == "Ready" && condition.status == "True";
         Some(InitPodView {
             uid: metadata.uid.as_str().into(),
             version: metadata.version(),
             host: spec.node_name.into(),
             created: metadata.created(),
-            ready: status.conditions.iter().flatten().any(is_ready),
+            ready: status.readiness.is_some_and(|readiness| readiness.status == "True"),
             containers: containers(status.container_statuses.as_deref().unwrap_or_default()),
             leaving: metadata.deletion_timestamp.is_some(),
             namespace: metadata.namespace,

@@ -3,10 +3,11 @@
 use knr_core::ids::NodeRef;
 use knr_core::names;
 use knr_core::view::{ClaimRef, Condition, ConditionStatus, NodeView};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{Meta, SlimCondition};
+use super::Meta;
+use super::condition::{SlimCondition, of_type};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -25,7 +26,8 @@ struct Spec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    conditions: Option<Vec<SlimCondition>>,
+    #[serde(rename = "conditions", deserialize_with = "ours")]
+    condition: Option<SlimCondition>,
     node_info: NodeInfo,
 }
 
@@ -36,6 +38,10 @@ struct NodeInfo {
     boot_id: String,
 }
 
+fn ours<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SlimCondition>, D::Error> {
+    of_type(names::CONDITION, deserializer)
+}
+
 impl From<SlimNode> for NodeView {
     fn from(node: SlimNode) -> Self {
         let SlimNode { metadata, spec, status } = node;
@@ -44,7 +50,6 @@ impl From<SlimNode> for NodeView {
             .iter()
             .flatten()
             .find(|owner| owner.kind == "NodeClaim" && owner.api_version.starts_with("karpenter.sh/"));
-        let condition = status.conditions.into_iter().flatten().find(|it| it.kind == names::CONDITION);
         Self {
             id: NodeRef { name: metadata.name.as_str().into(), uid: metadata.uid.as_str().into() },
             version: metadata.version(),
@@ -52,7 +57,7 @@ impl From<SlimNode> for NodeView {
             created: metadata.created(),
             taints: spec.taints.unwrap_or_default(),
             claim: claim.map(|owner| ClaimRef { name: owner.name.clone(), uid: owner.uid.as_str().into() }),
-            condition: condition.map(condition_view),
+            condition: status.condition.map(condition_view),
             leaving: metadata.deletion_timestamp.is_some(),
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),

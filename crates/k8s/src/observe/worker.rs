@@ -6,9 +6,10 @@ use knr_core::names;
 use knr_core::report::Report;
 use knr_core::texts::shortened;
 use knr_core::view::{Ending, Purpose, Stage, Stamp, WorkerView};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-use super::{ContainerStatus, Meta, SlimCondition, Terminated, Told};
+use super::condition::{SlimCondition, of_type};
+use super::{ContainerStatus, Meta, Terminated, Told};
 
 /// What a kubelet or a user says is cut to this many characters: it ends up in messages for people.
 const MAX_TOLD_CHARS: usize = 200;
@@ -33,25 +34,37 @@ struct Status {
     phase: String,
     reason: String,
     message: String,
-    conditions: Option<Vec<SlimCondition>>,
+    #[serde(rename = "conditions", deserialize_with = "scheduling")]
+    scheduling: Option<SlimCondition>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
     container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+fn scheduling<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SlimCondition>, D::Error> {
+    of_type("PodScheduled", deserializer)
 }
 
 impl SlimWorker {
     /// The worker, if this pod is one of ours: what bears our labels but no stamp, or another name than the stamp demands, is
     /// somebody else's.
     pub(crate) fn view(self) -> Option<WorkerView> {
-        let stamp = self.stamp().filter(|stamp| worker_name(&stamp.node.uid) == self.metadata.name)?;
+        let (id, stamp) = self.identity()?;
         let host = Some(self.spec.node_name).filter(|name| !name.is_empty());
         Some(WorkerView {
-            id: WorkerRef { name: self.metadata.name.clone(), uid: self.metadata.uid.as_str().into() },
+            id,
             version: self.metadata.version(),
             stamp,
             host: host.map(Into::into),
             stage: self.status.stage(),
             leaving: self.metadata.deletion_timestamp.is_some(),
         })
+    }
+
+    /// Which worker it is.
+    pub(crate) fn identity(&self) -> Option<(WorkerRef, Stamp)> {
+        let stamp = self.stamp().filter(|stamp| worker_name(&stamp.node.uid) == self.metadata.name)?;
+        let id = WorkerRef { name: self.metadata.name.clone(), uid: self.metadata.uid.as_str().into() };
+        Some((id, stamp))
     }
 
     fn stamp(&self) -> Option<Stamp> {
@@ -148,11 +161,7 @@ impl Status {
         if let Some(waiting) = container {
             return Some(told(&waiting.reason, &waiting.message));
         }
-        let unscheduled = self
-            .conditions
-            .iter()
-            .flatten()
-            .find(|condition| condition.kind == "PodScheduled" && condition.status == "False")?;
+        let unscheduled = self.scheduling.as_ref().filter(|scheduling| scheduling.status == "False")?;
         Some(told(&unscheduled.reason, &unscheduled.message))
     }
 }

@@ -208,8 +208,8 @@ impl Observed for SlimWorker {
     }
 
     fn gone(self, _: &mut Memory) -> Option<Fact> {
-        let WorkerView { id, version, stamp, .. } = Self::view(self)?;
-        Some(Fact::WorkerGone(id, stamp.node.name, version))
+        let (id, stamp) = self.identity()?;
+        Some(Fact::WorkerGone(id, stamp.node.name, self.metadata.version()))
     }
 }
 

@@ -18,6 +18,7 @@ use super::readers::Readers;
 use super::watches::Watches;
 use super::witness::Witness;
 use super::writers::{Answer, Writers};
+use crate::pace;
 
 /// Facts that are learned before the next decision.
 const BATCH: usize = 512;
@@ -163,6 +164,7 @@ impl Driver {
             self.readers.ask(question, &self.config, live);
         }
         self.writers.dispatch(&self.leadership, &self.config);
+        pace::set_unhurried(self.writers.is_unhurried());
         self.wake = wake.map(|at| self.clock.instant(at)).into_iter().chain(self.writers.wake()).min();
         let (waiting, in_flight) = self.writers.load();
         self.metrics.queue(waiting, in_flight);

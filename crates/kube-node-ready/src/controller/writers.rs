@@ -83,6 +83,11 @@ impl Writers {
         }
     }
 
+    /// Whether all that is under way is such that nobody waits for it.
+    pub(super) fn is_unhurried(&self) -> bool {
+        self.in_flight > 0 && self.in_flight == self.in_background
+    }
+
     /// When to dispatch again, even if nothing happens until then.
     pub(super) fn wake(&self) -> Option<Instant> {
         let waits = self.queue.has_background() && self.in_flight == self.in_background;

@@ -1,0 +1,210 @@
+//! Answers of the API server. Whatever is at the other end, no more of an answer is kept than a limit allows.
+
+use std::io;
+
+use futures::Stream;
+use futures::stream::unfold;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use knr_core::texts::shortened;
+use kube::client::Body;
+use kube::core::{Status, WatchEvent};
+use serde::de::DeserializeOwned;
+
+use crate::api::Failed;
+
+/// A page of a list is the largest thing that is ever asked for.
+const MAX_ANSWER: usize = 64 << 20;
+/// An object in etcd has at most 1.5 MiB, and somewhat more when it is written out.
+const MAX_LINE: usize = 8 << 20;
+/// What a proxy in between says, perhaps with a page for people, is cut to this many characters.
+const MAX_TOLD_CHARS: usize = 200;
+
+/// An answer that is read at once.
+pub(crate) async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Failed> {
+    let body = collected(accepted(response).await?).await?;
+    serde_json::from_slice(&body).map_err(|error| Failed::Unreadable(error.to_string()))
+}
+
+/// An answer that is read line by line, as long as it comes. A line that cannot be read does not end it.
+pub(crate) async fn lines<T: DeserializeOwned>(
+    response: Response<Body>,
+) -> Result<impl Stream<Item = Result<WatchEvent<T>, Failed>>, Failed> {
+    let body = accepted(response).await?;
+    let lines = Lines { body, received: Bytes::new(), begun: Vec::new(), is_too_long: false };
+    Ok(unfold(lines, |mut lines| async move { Some((lines.next().await?, lines)) }))
+}
+
+/// The body of an answer that is not a refusal.
+async fn accepted(response: Response<Body>) -> Result<Body, Failed> {
+    let (code, body) = (response.status(), response.into_body());
+    if code.is_client_error() || code.is_server_error() {
+        return Err(Failed::Status(Box::new(refusal(code, &collected(body).await?))));
+    }
+    Ok(body)
+}
+
+/// What the API server says to a refusal, or what somebody in between does.
+fn refusal(code: StatusCode, body: &[u8]) -> Status {
+    let by_server = serde_json::from_slice::<Status>(body).ok().filter(|status| status.code != 0);
+    by_server.unwrap_or_else(|| {
+        let text = String::from_utf8_lossy(body);
+        Status::failure(&shortened(text.trim(), MAX_TOLD_CHARS), "").with_code(code.as_u16())
+    })
+}
+
+async fn collected(body: Body) -> Result<Bytes, Failed> {
+    match Limited::new(body, MAX_ANSWER).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Failed::Unreadable(format!("it is longer than {MAX_ANSWER} bytes")))
+        }
+        Err(error) => Err(error
+            .downcast::<kube::Error>()
+            .map_or_else(|error| Failed::NoAnswer(error.to_string()), |error| Failed::from(*error))),
+    }
+}
+
+/// What is left of a body, cut into lines.
+struct Lines {
+    body: Body,
+    /// Received and not looked at.
+    received: Bytes,
+    /// The beginning of a line whose end is still to come.
+    begun: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Lines {
+    /// The next line. None comes after the end, which a line that is not whole is a part of.
+    async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<WatchEvent<T>, Failed>> {
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.received) {
+                let line = self.received.split_to(end + 1);
+                return Some(self.read(&line));
+            }
+            self.keep();
+            match self.body.frame().await? {
+                Ok(frame) => self.received = frame.into_data().unwrap_or_default(),
+                Err(error) if is_cut_off(&error) => return None,
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+
+    /// Most lines come in one piece and are read where they are.
+    fn read<T: DeserializeOwned>(&mut self, end: &[u8]) -> Result<WatchEvent<T>, Failed> {
+        if std::mem::take(&mut self.is_too_long) {
+            return Err(Failed::Unreadable(format!("a line is longer than {MAX_LINE} bytes")));
+        }
+        let event = if self.begun.is_empty() {
+            serde_json::from_slice(end)
+        } else {
+            self.begun.extend_from_slice(end);
+            serde_json::from_slice(&self.begun)
+        };
+        self.begun.clear();
+        event.map_err(|error| Failed::Unreadable(error.to_string()))
+    }
+
+    fn keep(&mut self) {
+        let received = std::mem::take(&mut self.received);
+        self.is_too_long |= self.begun.len() + received.len() > MAX_LINE;
+        if self.is_too_long {
+            self.begun.clear();
+        } else {
+            self.begun.extend_from_slice(&received);
+        }
+    }
+}
+
+/// The other side went away in the middle, as every API server does once in a while.
+fn is_cut_off(error: &kube::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let is_eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+        if error.downcast_ref().is_some_and(is_eof) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use http::Request;
+    use kube::core::DynamicObject;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::testing::{Answer, FakeServer};
+
+    async fn response(code: u16, pieces: Vec<Vec<u8>>) -> Response<Body> {
+        let server = FakeServer::answering([Answer::Pieces(code, pieces)]);
+        server.api().client().send(Request::new(Body::empty())).await.unwrap()
+    }
+
+    fn line(name: &str) -> String {
+        format!("{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"{name}\"}}}}}}\n")
+    }
+
+    async fn told(pieces: Vec<Vec<u8>>) -> Vec<String> {
+        let lines = lines::<DynamicObject>(response(200, pieces).await).await.unwrap();
+        lines
+            .map(|event| match event {
+                Ok(WatchEvent::Added(object)) => object.metadata.name.unwrap(),
+                Ok(other) => format!("{other:?}"),
+                Err(failed) => failed.to_string(),
+            })
+            .collect()
+            .await
+    }
+
+    #[tokio::test]
+    async fn lines_are_the_same_however_they_are_cut() {
+        let text = [line("a"), line("b"), line("c")].concat().into_bytes();
+        for size in 1..=text.len() {
+            let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
+            assert_eq!(told(pieces).await, ["a", "b", "c"], "in pieces of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_not_whole_is_no_line() {
+        let text = [line("a"), line("b")].concat();
+        assert_eq!(told(vec![text.as_bytes()[..text.len() - 1].to_vec()]).await, ["a"]);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_does_not_hide_what_follows() {
+        let lines = told(vec![b"nonsense\n{}\n".to_vec(), line("a").into_bytes()]).await;
+        assert!(lines[0].contains("cannot be read") && lines[1].contains("cannot be read"), "{lines:?}");
+        assert_eq!(lines[2], "a");
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_not_kept() {
+        let mut pieces = vec![vec![b'x'; 1 << 20]; 20];
+        pieces.push([b"\n".to_vec(), line("a").into_bytes()].concat());
+        let lines = told(pieces).await;
+        assert!(lines[0].contains("longer than 8388608 bytes"), "{lines:?}");
+        assert_eq!(lines[1..], ["a"]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_not_kept() {
+        let failed = whole::<Value>(response(200, vec![vec![b' '; 1 << 20]; 65]).await).await.unwrap_err();
+        assert!(failed.to_string().contains("longer than 67108864 bytes"), "{failed}");
+    }
+
+    #[tokio::test]
+    async fn a_page_for_people_is_told_in_short() {
+        let page = format!("<html>{}</html>", "x".repeat(5000)).into_bytes();
+        let failed = whole::<Value>(response(502, vec![page]).await).await.unwrap_err();
+        assert_eq!(failed.code(), Some(502));
+        assert!(failed.to_string().len() < 300, "{failed}");
+    }
+}
