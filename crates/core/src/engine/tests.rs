@@ -1,4 +1,5 @@
 use super::*;
+use crate::action::{Headline, News};
 use crate::ids::Version;
 use crate::view::LedgerView;
 use crate::world::tests::node_named;
@@ -51,4 +52,18 @@ fn every_node_that_was_decided_about_is_counted() {
     engine.lead();
     assert_eq!(engine.decide(noon()).considered, 2);
     assert_eq!(engine.decide(noon()).considered, 0, "nothing has changed since");
+}
+
+#[test]
+fn an_order_that_is_carried_out_twice_had_no_effect_that_we_can_see() {
+    let order = |name: &str| {
+        let news = News { headline: Headline::Verified, message: String::new(), warning: false };
+        Action::Tell { node: node_named(name, "u", 1).id, news }
+    };
+    let mut desk = Desk::default();
+    desk.carried_out(&order("n1"), noon());
+    desk.carried_out(&order("n2"), noon());
+    assert!(desk.underway.is_none(), "each was another one");
+    desk.carried_out(&order("n2"), noon());
+    assert!(matches!(desk.underway, Some(Underway::Unclear { asked: None })));
 }

@@ -373,3 +373,62 @@ fn what_was_known_of_a_node_is_not_held_against_the_next_one_of_its_name() {
     assert_eq!((entry.seen, entry.doubt), (at(3), None));
     assert_eq!((&entry.occupancy, &entry.vanished), (&None, &None));
 }
+
+/// What an init pod said before a restart of its node, as far as it still says so.
+fn outlived(world: &World, pod: &str) -> Vec<String> {
+    let pods = &world.entry(&"n1".into()).unwrap().init_pods;
+    pods[&pod.into()].outlived.iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+fn saying(uid: &str, version: u64, said: &[(&str, &str)]) -> Fact {
+    let annotations = said.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Fact::InitPod(InitPodView { annotations, ..pod(uid, version) })
+}
+
+fn restarted(version: u64) -> Fact {
+    watched(NodeView { boot: "b2".into(), ..node("a", version) })
+}
+
+#[test]
+fn what_an_init_pod_said_before_a_restart_is_known_to_be_old_until_it_says_otherwise() {
+    let mut world = knowing(vec![watched(node("a", 1)), saying("p", 2, &[("k", "v")])]);
+    assert_eq!(outlived(&world, "p"), [""; 0]);
+    world.learn(restarted(3), at(2));
+    assert_eq!(world.entry(&"n1".into()).unwrap().restart_seen, Some(at(2)));
+    assert_eq!(outlived(&world, "p"), ["k=v"]);
+    world.learn(saying("p", 4, &[("k", "v"), ("l", "v")]), at(100));
+    assert_eq!(outlived(&world, "p"), ["k=v"], "it says more, but this still");
+    world.learn(saying("p", 5, &[("k", "w")]), at(101));
+    assert_eq!(outlived(&world, "p"), [""; 0]);
+}
+
+#[test]
+fn a_pod_that_is_first_seen_soon_after_a_restart_may_have_been_there_before() {
+    let mut world = knowing(vec![watched(node("a", 1))]);
+    world.learn(restarted(2), at(2));
+    world.learn(saying("soon", 3, &[("k", "v")]), at(61));
+    world.learn(saying("late", 4, &[("k", "v")]), at(62));
+    assert_eq!((outlived(&world, "soon"), outlived(&world, "late")), (vec!["k=v".to_owned()], Vec::new()));
+}
+
+#[test]
+fn what_new_containers_say_after_they_were_seen_is_new() {
+    let mut world = knowing(vec![watched(node("a", 1)), saying("p", 2, &[])]);
+    world.learn(restarted(3), at(2));
+    for (version, said, expected) in [(4, ("k", "v"), vec!["k=v"]), (5, ("k", "w"), vec![])] {
+        let Fact::InitPod(seen) = saying("p", version, &[said]) else { unreachable!() };
+        world.learn(Fact::InitPod(InitPodView { containers: "second".to_owned(), ..seen }), at(3));
+        assert_eq!(outlived(&world, "p"), expected);
+    }
+}
+
+#[test]
+fn a_node_whose_pods_were_there_before_it_was_restarted_unless_all_is_told_at_once() {
+    let restart_seen = |fact: Fact| {
+        let mut world = knowing(vec![Fact::InitPod(pod("p", 1))]);
+        world.learn(fact, at(2));
+        world.entry(&"n1".into()).unwrap().restart_seen
+    };
+    assert_eq!(restart_seen(watched(node("a", 2))), Some(at(2)));
+    assert_eq!(restart_seen(Fact::Nodes(vec![node("a", 2)], Version(2))), None);
+}
