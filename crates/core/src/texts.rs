@@ -120,6 +120,7 @@ impl<'de> Visitor<'de> for Pairs {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
+        // What most objects need, so that it need not grow time and again.
         let mut builder = Builder { content: String::with_capacity(512), ends: Vec::with_capacity(32) };
         while map.next_key_seed(Piece(&mut builder))?.is_some() {
             map.next_value_seed(Piece(&mut builder))?;

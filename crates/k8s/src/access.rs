@@ -8,8 +8,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::answer::whole;
-use crate::api::{Api, Failed, in_time};
+use crate::api::{Api, Failed, ask};
 use crate::calls::{Call, Verb, When, Who};
 use crate::scope::{self, Scope};
 
@@ -90,7 +89,6 @@ async fn is_allowed(client: &Client, call: Call, scope: &Scope, limit: Duration)
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(review.to_string().into_bytes().into())
         .map_err(|error| Failed::Unreadable(error.to_string()))?;
-    let asked = async { whole::<Value>(client.send(request).await?).await };
-    let answer = in_time(asked, Instant::now() + limit).await?;
+    let answer: Value = ask(client, request, Instant::now() + limit).await?;
     Ok(answer["status"]["allowed"] == true)
 }

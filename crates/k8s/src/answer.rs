@@ -12,7 +12,7 @@ use kube::client::Body;
 use kube::core::{Status, WatchEvent};
 use serde::de::DeserializeOwned;
 
-use crate::api::Failed;
+use crate::api::{Failed, causes};
 
 /// A page of a list is the largest thing that is ever asked for.
 const MAX_ANSWER: usize = 64 << 20;
@@ -121,15 +121,8 @@ impl Lines {
 
 /// The other side went away in the middle, as every API server does once in a while.
 fn is_cut_off(error: &kube::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        let is_eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
-        if error.downcast_ref().is_some_and(is_eof) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    let is_eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+    causes(error).any(|cause| cause.downcast_ref().is_some_and(is_eof))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One request to the API server: where it goes, how long it may take, what came of it.
 
-use std::error::Error as _;
+use std::iter::successors;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -113,40 +113,27 @@ impl Failed {
 
 impl From<kube::Error> for Failed {
     fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::Status(status),
-            kube::Error::SerdeError(error) => Self::Unreadable(error.to_string()),
-            kube::Error::FromUtf8(error) => Self::Unreadable(error.to_string()),
-            error if is_connect(&error) => Self::NoConnection(story(&error)),
-            error => Self::NoAnswer(story(&error)),
-        }
+        if is_connect(&error) { Self::NoConnection(story(&error)) } else { Self::NoAnswer(story(&error)) }
     }
 }
 
 /// Whether the connection itself failed, so that nothing can have been done.
 fn is_connect(error: &kube::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.downcast_ref::<Error>().is_some_and(Error::is_connect) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    causes(error).any(|cause| cause.downcast_ref::<Error>().is_some_and(Error::is_connect))
+}
+
+/// What an error comes from, the nearest cause first.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    successors(error.source(), |cause| cause.source())
 }
 
 /// An error with its causes, each told once.
-pub(crate) fn story(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !told.contains(&text) {
-            told = format!("{told}: {text}");
-        }
-        cause = error.source();
-    }
-    told
+pub(crate) fn story(error: &(dyn std::error::Error + 'static)) -> String {
+    causes(error).map(ToString::to_string).fold(error.to_string(), |told, text| {
+        if told.contains(&text) { told } else { format!("{told}: {text}") }
+    })
 }
 
 impl Api {
@@ -177,7 +164,7 @@ impl Api {
         deadline: Instant,
     ) -> Result<T, Failed> {
         let request = self.request(call, target, &body)?;
-        in_time(async { whole(self.client.send(request).await?).await }, deadline).await
+        ask(&self.client, request, deadline).await
     }
 
     /// Reads something.
@@ -261,11 +248,17 @@ fn encode<B: Serialize>(body: &Body<'_, B>) -> serde_json::Result<(Option<&'stat
     })
 }
 
-/// Waits for an answer until the deadline. What could not be sent before it is not sent at all.
-pub(crate) async fn in_time<T>(
-    call: impl Future<Output = Result<T, Failed>>,
+/// Sends a request and reads the answer.
+pub(crate) async fn ask<T: DeserializeOwned>(
+    client: &kube::Client,
+    request: http::Request<kube::client::Body>,
     deadline: Instant,
 ) -> Result<T, Failed> {
+    in_time(async { whole(client.send(request).await?).await }, deadline).await
+}
+
+/// Waits for an answer until the deadline. What could not be sent before it is not sent at all.
+async fn in_time<T>(call: impl Future<Output = Result<T, Failed>>, deadline: Instant) -> Result<T, Failed> {
     if deadline <= Instant::now() {
         return Err(Failed::NoConnection("there was no time left to send the request".to_owned()));
     }

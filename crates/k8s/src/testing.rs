@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
-use futures::stream;
+use futures::{Stream, StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -84,16 +84,13 @@ impl FakeServer {
                 let body = Full::new(Bytes::from(value.to_string())).boxed_unsync();
                 Response::builder().status(code).body(body).unwrap()
             }
-            Answer::Lines(lines) => {
-                Response::new(StreamBody::new(stream::iter(frames(lines))).boxed_unsync())
-            }
+            Answer::Lines(lines) => Response::new(StreamBody::new(pieces(lines_of(lines))).boxed_unsync()),
             Answer::LinesThenSilence(lines) => {
-                let silent = futures::StreamExt::chain(stream::iter(frames(lines)), stream::pending());
+                let silent = pieces(lines_of(lines)).chain(stream::pending());
                 Response::new(StreamBody::new(silent).boxed_unsync())
             }
-            Answer::Pieces(code, pieces) => {
-                let pieces = pieces.into_iter().map(|piece| Ok(Frame::data(Bytes::from(piece))));
-                let body = StreamBody::new(stream::iter(pieces.collect::<Vec<_>>())).boxed_unsync();
+            Answer::Pieces(code, all) => {
+                let body = StreamBody::new(pieces(all)).boxed_unsync();
                 Response::builder().status(code).body(body).unwrap()
             }
             Answer::Silence => std::future::pending().await,
@@ -101,6 +98,10 @@ impl FakeServer {
     }
 }
 
-fn frames(lines: Vec<Value>) -> Vec<Result<Frame<Bytes>, Infallible>> {
-    lines.into_iter().map(|line| Ok(Frame::data(Bytes::from(format!("{line}\n"))))).collect()
+fn lines_of(lines: Vec<Value>) -> Vec<Vec<u8>> {
+    lines.into_iter().map(|line| format!("{line}\n").into_bytes()).collect()
+}
+
+fn pieces(all: Vec<Vec<u8>>) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
+    stream::iter(all).map(|piece| Ok(Frame::data(Bytes::from(piece))))
 }

@@ -24,7 +24,7 @@ const EVERYTHING: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderT
 pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     let api = Api::open(kubeconfig, "bare").await?;
     let (mut opened, places) = (BTreeSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
-    // An API server ends a watch whose end it cannot keep up with.
+    // An API server ends the watch of whoever does not keep up with it.
     loop {
         let mut events = api.watch::<SeenPod>(&format!("{WORKERS}{EVERYTHING}")).await?;
         println!("{READY}");

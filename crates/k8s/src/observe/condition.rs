@@ -24,9 +24,8 @@ pub(super) fn of_type<'de, D: Deserializer<'de>>(
 
 struct OfType(&'static str);
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
-#[derive(Default)]
 struct Borrowed<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
@@ -52,7 +51,7 @@ impl<'de> Visitor<'de> for OfType {
     fn visit_seq<A: SeqAccess<'de>>(self, mut conditions: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
         while let Some(condition) = conditions.next_element::<Borrowed<'de>>()? {
-            if condition.kind == self.0 {
+            if found.is_none() && condition.kind == self.0 {
                 found = Some(SlimCondition {
                     status: condition.status.into_owned(),
                     reason: condition.reason.into_owned(),
