@@ -1,25 +1,36 @@
 //! How soon the process looks at what comes in.
 //!
-//! Each look costs about as much as what is looked at: the process is woken and finds its caches cold. As long as only
-//! such things are under way as nobody waits for, a few of them are gathered first.
+//! Each look costs about as much as what is looked at: the process is woken and finds its caches cold. So a few things are
+//! gathered first where nobody waits for them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What is gathered is looked at after this long: far below what anybody would notice.
-const GATHERED: Duration = Duration::from_millis(10);
+/// Nobody waits for what is under way: far below what anybody would notice.
+const UNHURRIED: Duration = Duration::from_millis(20);
+/// About as long as an API server takes to answer, and to show the change to its watchers in a few pieces.
+const ANSWERED: Duration = Duration::from_millis(5);
 
-static UNHURRIED: AtomicBool = AtomicBool::new(false);
+static IS_UNHURRIED: AtomicBool = AtomicBool::new(false);
+static HAS_SENT: AtomicBool = AtomicBool::new(false);
 
 /// Says whether anybody waits for what is under way.
 pub(crate) fn set_unhurried(unhurried: bool) {
-    UNHURRIED.store(unhurried, Ordering::Relaxed);
+    IS_UNHURRIED.store(unhurried, Ordering::Relaxed);
+}
+
+/// Says that all there was to do has been sent.
+pub(crate) fn sent() {
+    HAS_SENT.store(true, Ordering::Relaxed);
 }
 
 /// To be called when there is nothing to do.
 pub(crate) fn when_idle() {
-    if UNHURRIED.load(Ordering::Relaxed) {
-        thread::sleep(GATHERED);
+    let has_sent = HAS_SENT.swap(false, Ordering::Relaxed);
+    if IS_UNHURRIED.load(Ordering::Relaxed) {
+        thread::sleep(UNHURRIED);
+    } else if has_sent {
+        thread::sleep(ANSWERED);
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::queue::{Queue, Room, Urgency, Waiting};
+use crate::pace;
 
 /// Requests under way at most.
 const AT_ONCE: usize = 50;
@@ -76,10 +77,14 @@ impl Writers {
         for order in self.queue.drain_late() {
             self.give_up(order);
         }
+        let before = self.in_flight;
         while self.in_flight < AT_ONCE
             && let Some(next) = self.queue.next(self.room())
         {
             self.send(next, until, config);
+        }
+        if (before + 1..AT_ONCE).contains(&self.in_flight) {
+            pace::sent();
         }
     }
 
