@@ -1,16 +1,16 @@
-{{/* Short enough for every suffix: names of Services and Jobs end at 63 characters. */}}
+{{/* Short enough for every suffix, and without dots: names of Services and Jobs are 63 characters of that. */}}
 {{- define "kube-node-ready.fullname" -}}
 {{- $name := .Values.fullnameOverride }}
 {{- if not $name }}
 {{- $name = contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) }}
 {{- end }}
-{{- $name | trunc 50 | trimSuffix "-" }}
+{{- $name | replace "." "-" | trunc 50 | trimSuffix "-" }}
 {{- end }}
 
 {{/* Never change these: selectors are immutable. Takes root and component. */}}
 {{- define "kube-node-ready.selector" -}}
 app.kubernetes.io/name: kube-node-ready
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
@@ -136,7 +136,7 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: {{ include "kube-node-ready.account" . }}
-    namespace: {{ $home }}
+    namespace: {{ $home | quote }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}
