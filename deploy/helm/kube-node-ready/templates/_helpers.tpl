@@ -203,3 +203,10 @@ volumes:
   - name: config
     configMap: {name: {{ include "kube-node-ready.fullname" $root }}-file}
 {{- end }}
+
+{{/* "true" if a ValidatingAdmissionPolicy is to guard the account of the DaemonSet. */}}
+{{- define "kube-node-ready.hasPolicy" -}}
+{{- $known := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" }}
+{{- $asked := .Values.daemonset.admissionPolicy }}
+{{- or (eq $asked "always") (and (eq $asked "auto") $known) }}
+{{- end }}
