@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::USER_AGENT;
 use http::uri::Scheme;
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use http_body_util::Limited;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
@@ -219,7 +219,7 @@ impl Service<Request<Body>> for OneConnection {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(web::AGENT));
+        request.headers_mut().insert(USER_AGENT, web::agent());
         web::origin_form(&mut request);
         let connection = self.0.clone();
         async move {

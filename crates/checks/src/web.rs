@@ -19,11 +19,15 @@ use crate::net::{self, Stream};
 
 /// How much of an answer is read at most.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
-/// How we call ourselves.
-pub(crate) const AGENT: &str = concat!("kube-node-ready-worker/", env!("CARGO_PKG_VERSION"));
 /// Four of these are more than the largest packet of any usual network, and few enough for any server.
 const PADDING: [&str; 4] = ["x-padding-1", "x-padding-2", "x-padding-3", "x-padding-4"];
 const PADDING_BYTES: usize = 4000;
+
+/// How we call ourselves.
+pub(crate) fn agent() -> HeaderValue {
+    let name = format!("kube-node-ready-worker/{}", knr_core::VERSION);
+    HeaderValue::try_from(name).unwrap_or(HeaderValue::from_static("kube-node-ready-worker"))
+}
 
 /// How large a request is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +77,7 @@ pub(crate) async fn fetch(
     let mut sender = open(stream, &peer, deadline).await?;
     let mut request = Request::new(Empty::<Bytes>::new());
     *request.uri_mut() = uri;
-    request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    request.headers_mut().insert(USER_AGENT, agent());
     size.pad(request.headers_mut());
     origin_form(&mut request);
     let start = Instant::now();

@@ -29,3 +29,9 @@ pub mod texts;
 pub mod verdict;
 pub mod view;
 pub mod world;
+
+/// The version of the program and its image. A build can be given another one than the source has.
+pub const VERSION: &str = match option_env!("KUBE_NODE_READY_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};

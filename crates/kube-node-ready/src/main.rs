@@ -2,12 +2,14 @@
 //!
 //! One program, one image; what it does and with which rights depends on the subcommand, see [`cmd`].
 
+mod alias;
 mod cmd;
 mod controller;
 mod exit;
 mod pace;
 mod shutdown;
 mod telemetry;
+mod version;
 
 use std::process::ExitCode;
 
@@ -19,7 +21,7 @@ use clap::Parser;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let cli = cmd::Cli::parse();
+    let cli = cmd::Cli::parse_from(alias::resolve(std::env::args_os().collect()));
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anstream::eprintln!("error: another TLS provider is installed already");
         return exit::FAILED.into();

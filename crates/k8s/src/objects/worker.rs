@@ -112,7 +112,7 @@ fn tolerations(config: &Config) -> Vec<Value> {
 fn container(stamp: &Stamp, config: &Config) -> Value {
     let settings = &config.worker;
     let tag = match settings.image.tag.as_str() {
-        "" => env!("CARGO_PKG_VERSION"),
+        "" => knr_core::VERSION,
         tag => tag,
     };
     let plan = serde_json::to_string(&settings.check_plan()).unwrap_or_default();
@@ -246,6 +246,6 @@ mod tests {
         let ours = pod("");
         let container = &ours.spec.unwrap().containers[0];
         assert_eq!(container.args.as_ref().unwrap(), &["worker"]);
-        assert!(container.image.as_ref().unwrap().ends_with(concat!(":", env!("CARGO_PKG_VERSION"))));
+        assert!(container.image.as_ref().unwrap().ends_with(&format!(":{}", knr_core::VERSION)));
     }
 }

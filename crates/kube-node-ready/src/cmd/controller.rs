@@ -11,6 +11,7 @@ use super::{Loaded, Overrides};
 use crate::controller::{self, Lead, Settings};
 use crate::shutdown;
 use crate::telemetry::{self, Output};
+use crate::version;
 
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 const FALLBACK_NAMESPACE: &str = "kube-system";
@@ -66,7 +67,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         telemetry,
     };
     tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
+        version = knr_core::VERSION,
+        commit = version::COMMIT,
         identity = settings.identity,
         namespace = settings.namespace,
         dry_run = settings.config.reconciliation.dry_run,

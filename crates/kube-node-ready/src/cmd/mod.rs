@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::exit::BadInput;
+use crate::version;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use knr_core::config::{Config, LogFormat, Problems};
@@ -20,7 +21,7 @@ const LOG_FORMAT: &str = "LOG_FORMAT";
 
 /// Keeps new Kubernetes nodes closed until they have proven that they can do their work.
 #[derive(Debug, Parser)]
-#[command(name = "kube-node-ready", version, max_term_width = 110)]
+#[command(name = "kube-node-ready", version = version::LONG.as_str(), propagate_version = true, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -136,6 +137,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_subcommand_says_its_version_too() {
+        for (words, name) in [
+            (&["kube-node-ready", "--version"][..], "kube-node-ready"),
+            (&["kube-node-ready-controller", "controller", "--version"], "kube-node-ready-controller"),
+        ] {
+            let said = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert_eq!(said, format!("{name} {}\n", *version::LONG));
+        }
     }
 
     fn in_checkout(path: &str) -> String {

@@ -107,7 +107,7 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     // Until the very end: whoever asks meanwhile is told that we are stopping.
     let over = CancellationToken::new();
     let servers = serve(&config, &metrics, &health, &over).await?;
-    let agent = format!("kube-node-ready/{} ({identity})", env!("CARGO_PKG_VERSION"));
+    let agent = format!("kube-node-ready/{} ({identity})", knr_core::VERSION);
     let client = knr_k8s::connect::client(kubeconfig.as_deref(), &agent).await?;
     let api = Api::new(client, Namespaces::of(&config, &namespace));
     health.not_ready("asking for permissions");

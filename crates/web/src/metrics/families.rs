@@ -154,7 +154,7 @@ impl Families {
             self.watch_restarts.clone(),
         );
         let build = Family::<Labels<1>, Gauge>::default();
-        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        build.get_or_create(&[("version", knr_core::VERSION)]).set(1);
         registry.register("build_info", "Always 1; the version is in the label", build);
     }
 }
