@@ -16,12 +16,30 @@ MUTANTS := $(CACHE)/cargo-mutants-$(MUTANTS_VERSION)/bin/cargo-mutants
 CARGO := cargo --locked
 LAB := $(CARGO) run --quiet -p lab --
 # Static, so that the image needs nothing else. C code of dependencies is compiled by musl's own wrapper.
-MUSL := $(shell uname -m)-unknown-linux-musl
-BUILD := CC_$(subst -,_,$(MUSL))=musl-gcc $(CARGO) build --target $(MUSL) -p kube-node-ready
+ARCH := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)
+MUSL_amd64 := x86_64-unknown-linux-musl
+MUSL_arm64 := aarch64-unknown-linux-musl
+MUSL := $(MUSL_$(ARCH))
+CROSS := $(CACHE)/musl-arm64
+export CC_x86_64_unknown_linux_musl := musl-gcc
+export CC_aarch64_unknown_linux_musl := $(if $(filter arm64,$(ARCH)),musl-gcc,$(CROSS)/musl-gcc)
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER := $(if $(filter arm64,$(ARCH)),cc,aarch64-linux-gnu-gcc)
+# There are machines with pages of 64 KiB, and what is built for them runs with smaller ones, too.
+export AARCH64_UNKNOWN_LINUX_MUSL_JEMALLOC_SYS_WITH_LG_PAGE := 16
+BUILD := $(CARGO) build -p kube-node-ready
+
+# What a build that is to be shipped says of itself. VERSION=1.0.0 gives it another version than the source has.
+IMAGE = ghcr.io/kube-node-ready/kube-node-ready:$(IMAGE_VERSION)
+IMAGE_VERSION = $(or $(VERSION),$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml))
+COMMIT_HASH ?= $(shell git describe --always --dirty --abbrev=7 --exclude='*' 2>/dev/null)
+BUILD_DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+STAMP = $(if $(VERSION),KUBE_NODE_READY_VERSION='$(VERSION)') \
+  $(if $(COMMIT_HASH),KUBE_NODE_READY_COMMIT='$(COMMIT_HASH)') \
+  $(if $(BUILD_DATE),KUBE_NODE_READY_BUILD_DATE='$(BUILD_DATE)')
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 .PHONY: demo
 demo: setup ## show, on a real cluster, the problem this project solves (KEEP=1 leaves the cluster up)
@@ -61,10 +79,11 @@ mutants: setup $(MUTANTS) ## break the rules in every small way and see that a t
 	$(MUTANTS) mutants -p knr-core --iterate --test-package knr-core,knr-sim -C=--lib -C=--test='*'
 
 .PHONY: generate
-generate: setup ## write what is generated in docs/ anew, from the code
+generate: setup ## write what is generated in docs/ and in the chart anew, from the code
 	$(CARGO) run --quiet -p knr-core --example generate
 	$(CARGO) run --quiet -p knr-web --example document
-	GENERATE=1 $(CARGO) test --quiet -p kube-node-ready --bins reference::the_reference_is_up_to_date
+	GENERATE=1 $(CARGO) test --quiet -p knr-k8s --lib chart::the_rights_in_the_chart_are_up_to_date
+	GENERATE=1 $(CARGO) test --quiet -p kube-node-ready --bins _up_to_date
 
 .PHONY: test-lab
 test-lab: setup ## run the tests on real clusters; needs root
@@ -76,14 +95,57 @@ test-lab: setup ## run the tests on real clusters; needs root
 test-e2e: setup setup-musl ## run the product on real clusters (ARGS='--test smoke' for one file); needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make test-e2e needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
-	$(BUILD) --profile e2e
+	$(BUILD) --target $(MUSL) --profile e2e
 	KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready \
 	  $(CARGO) test -p knr-e2e $(or $(ARGS),--test '*')
 
+.PHONY: build
+build: setup ## build the program for this machine, bin/kube-node-ready (VERSION=1.0.0 to call it so)
+	$(STAMP) $(BUILD) --release
+	@install -D target/release/kube-node-ready bin/kube-node-ready
+	@bin/kube-node-ready --version
+
+# There is one program. Under these names it is its subcommand.
+.PHONY: build-controller
+build-controller: build ## build the program, and bin/kube-node-ready-controller, which starts it as controller
+	@ln -sfn kube-node-ready bin/kube-node-ready-controller
+
+.PHONY: build-worker
+build-worker: build ## build the program, and bin/kube-node-ready-worker, which starts it as worker
+	@ln -sfn kube-node-ready bin/kube-node-ready-worker
+
+.PHONY: build-all
+build-all: build-controller build-worker ## build the program, with all its names
+
 .PHONY: binary
-binary: setup setup-musl ## build the product as it is shipped: one static program, in dist/
-	$(BUILD) --profile dist
-	@mkdir -p dist && install target/$(MUSL)/dist/kube-node-ready dist/ && ls -lh dist/kube-node-ready
+binary: binary-$(ARCH) ## build the product as it is shipped: one static program, in dist/
+	@ln -sfn $(ARCH)/kube-node-ready dist/kube-node-ready
+	@ls -lhL dist/kube-node-ready
+
+.PHONY: binary-amd64 binary-arm64
+binary-amd64 binary-arm64: binary-%: setup setup-musl-%
+	$(STAMP) $(BUILD) --target $(MUSL_$*) --profile dist
+	@install -D target/$(MUSL_$*)/dist/kube-node-ready dist/$*/kube-node-ready
+
+.PHONY: image
+image: image-$(ARCH) ## build the image, as an archive in dist/, with docker, podman or buildah (VERSION=1.0.0)
+
+.PHONY: docker-build
+docker-build: image ## the same as image
+
+.PHONY: image-amd64 image-arm64
+image-amd64 image-arm64: image-%: binary-% setup-image
+	@rm -f dist/kube-node-ready-$*.tar
+	$(call save_$(ENGINE),$*,dist/kube-node-ready-$*.tar)
+	@ls -lh dist/kube-node-ready-$*.tar
+
+# Both programs and both images; that of the other kind of machine is run in an emulator.
+.PHONY: release
+release: image-amd64 image-arm64 setup-qemu ## build programs and images for amd64 and arm64, and run both programs
+	dist/amd64/kube-node-ready --version | grep -F 'kube-node-ready $(IMAGE_VERSION)'
+	qemu-aarch64-static dist/arm64/kube-node-ready --version | grep -F 'kube-node-ready $(IMAGE_VERSION)'
+	qemu-aarch64-static dist/arm64/kube-node-ready check --help
+	@ls -l dist/*/kube-node-ready dist/*.tar
 
 .PHONY: lab-up
 lab-up: setup ## make a cluster (NODES=2, NAME=default)
@@ -124,23 +186,64 @@ bench-lab: setup ## measure the lab: up, a further node, reboot, down; COLD=1 ad
 .PHONY: clean
 clean: ## remove what was built in this folder
 	cargo clean
+	rm -rf bin dist
 
 # --- what the targets above need --------------------------------------------------------------------------------
 
+install = { echo "installing $(1)"; apt-get update -q >/dev/null; \
+  DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(1) >/dev/null; }
+
 .PHONY: setup
 setup:
-	@command -v cc >/dev/null || { echo "installing a C linker for Rust"; apt-get update -q >/dev/null; \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends gcc libc6-dev >/dev/null; }
+	@command -v cc >/dev/null || $(call install,gcc libc6-dev)
 	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 \
 	  || rustup toolchain install "$$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" \
 	       --profile minimal --component rustfmt --component clippy
 	@command -v go >/dev/null || { echo "Go 1.26 or newer is needed: the lab builds Kubernetes from source"; exit 1; }
 
-.PHONY: setup-musl
-setup-musl:
-	@command -v musl-gcc >/dev/null || { echo "installing musl's C compiler"; apt-get update -q >/dev/null; \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends musl-tools >/dev/null; }
-	@rustup target list --installed | grep -qx $(MUSL) || rustup target add $(MUSL)
+.PHONY: setup-musl setup-musl-amd64 setup-musl-arm64
+setup-musl: setup-musl-$(ARCH)
+
+ifeq ($(ARCH),amd64)
+setup-musl-arm64: $(CROSS)/musl-gcc
+endif
+setup-musl-amd64 setup-musl-arm64: setup-musl-%:
+	@command -v musl-gcc >/dev/null || $(call install,musl-tools)
+	@rustup target list --installed | grep -qx $(MUSL_$*) || rustup target add $(MUSL_$*)
+
+# Debian has musl-gcc for the machine it runs on alone. Here its arm64 files get another compiler, in a folder of ours.
+# Without -mno-outline-atomics, GCC calls functions that want the other C library.
+APT_ARM64 := apt-get -q -o APT::Architectures::=amd64 -o APT::Architectures::=arm64 \
+  -o Dir::State::Lists=$(CROSS)/lists -o APT::Sandbox::User=root
+$(CROSS)/musl-gcc:
+	@command -v aarch64-linux-gnu-gcc >/dev/null || $(call install,gcc-aarch64-linux-gnu)
+	@echo "fetching musl for arm64"; rm -rf $(CROSS); mkdir -p $(CROSS)/lists/partial
+	@cd $(CROSS) && $(APT_ARM64) update >/dev/null && $(APT_ARM64) download musl-dev:arm64 >/dev/null
+	@cd $(CROSS) && dpkg-deb -x musl-dev_*_arm64.deb . && sed -i 's|/usr/|$(CROSS)&|g' usr/lib/aarch64-linux-musl/musl-gcc.specs
+	@printf '#!/bin/sh\nexec aarch64-linux-gnu-gcc "$$@" -mno-outline-atomics -specs %s\n' \
+	  $(CROSS)/usr/lib/aarch64-linux-musl/musl-gcc.specs >$@ && chmod +x $@
+
+.PHONY: setup-qemu
+setup-qemu:
+	@command -v qemu-aarch64-static >/dev/null || $(call install,qemu-user-static)
+
+# Docker and podman count if they can be used, and not if they are merely there. Buildah needs no daemon and, as the
+# image has nothing to run while it is built, no namespaces either.
+ENGINE = $(shell if docker info; then echo docker >&3; elif podman info; then echo podman >&3; \
+  elif command -v buildah; then echo buildah >&3; fi 3>&1 >/dev/null 2>&1)
+.PHONY: setup-image
+setup-image:
+	@[ -n "$(ENGINE)" ] || $(call install,buildah)
+
+# An architecture, and the archive to write.
+image_arguments = --platform linux/$(1) --build-arg TARGETARCH=$(1) --build-arg VERSION='$(IMAGE_VERSION)' \
+  --build-arg COMMIT_HASH='$(COMMIT_HASH)' --build-arg BUILD_DATE='$(BUILD_DATE)' -t '$(IMAGE)'
+image_time = --isolation chroot $(if $(BUILD_DATE),--timestamp "$$(date -d '$(BUILD_DATE)' +%s)")
+buildah = buildah --storage-driver vfs --root $(CURDIR)/target/buildah-$(1)/root --runroot $(CURDIR)/target/buildah-$(1)/run
+save_docker = docker build $(image_arguments) . && docker save -o $(2) '$(IMAGE)'
+save_podman = podman build $(image_time) $(image_arguments) . && podman save --format docker-archive -o $(2) '$(IMAGE)'
+save_buildah = $(call buildah,$(1)) build --quiet $(image_time) $(image_arguments) . && \
+  $(call buildah,$(1)) push --quiet '$(IMAGE)' 'docker-archive:$(2):$(IMAGE)' && rm -rf target/buildah-$(1)
 
 $(DENY):
 	@echo "building cargo-deny $(DENY_VERSION)"
