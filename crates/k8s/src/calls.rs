@@ -55,6 +55,12 @@ pub enum Who {
     Controller,
     /// A worker.
     Worker,
+    /// A pod of the `DaemonSet`.
+    Daemonset,
+    /// What opens all gates when everything is uninstalled.
+    Release,
+    /// What tries an installation.
+    Doctor,
 }
 
 /// Where the resource is.
@@ -107,7 +113,7 @@ impl When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// Who sends it.
-    pub who: Who,
+    pub who: &'static [Who],
     /// What is done.
     pub verb: Verb,
     /// The API group; empty for the core.
@@ -135,7 +141,7 @@ impl Rule {
 }
 
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident: $who:ident $verb:ident $group:literal $version:literal $resource:literal $place:ident $when:ident;)*) => {
+    ($($(#[$doc:meta])* $name:ident: $($who:ident)|+ => $verb:ident $group:literal $version:literal $resource:literal $place:ident $when:ident;)*) => {
         /// One kind of request.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Call {
@@ -151,7 +157,7 @@ macro_rules! calls {
             pub const fn rule(self) -> Rule {
                 match self {
                     $(Self::$name => Rule {
-                        who: Who::$who,
+                        who: &[$(Who::$who),+],
                         verb: Verb::$verb,
                         group: $group,
                         version: $version,
@@ -167,57 +173,63 @@ macro_rules! calls {
 
 calls! {
     /// Nodes at the start, after a broken watch, and single ones by name.
-    ListNodes: Controller List "" "v1" "nodes" Cluster Always;
+    ListNodes: Controller|Release|Doctor => List "" "v1" "nodes" Cluster Always;
     /// Nodes from then on.
-    WatchNodes: Controller Watch "" "v1" "nodes" Cluster Always;
+    WatchNodes: Controller => Watch "" "v1" "nodes" Cluster Always;
+    /// A pod of the `DaemonSet` looks at its own node.
+    GetNode: Daemonset => Get "" "v1" "nodes" Cluster Always;
     /// A gate is opened or closed, a result recorded.
-    PatchNode: Controller Patch "" "v1" "nodes" Cluster Always;
+    PatchNode: Controller|Daemonset|Release => Patch "" "v1" "nodes" Cluster Always;
     /// The verdict as a condition.
-    PatchNodeStatus: Controller Patch "" "v1" "nodes/status" Cluster Always;
+    PatchNodeStatus: Controller|Daemonset|Release => Patch "" "v1" "nodes/status" Cluster Always;
     /// A node that failed for good is deleted.
-    DeleteNode: Controller Delete "" "v1" "nodes" Cluster Deletion;
+    DeleteNode: Controller => Delete "" "v1" "nodes" Cluster Deletion;
     /// Workers at the start, and single ones by name.
-    ListWorkers: Controller List "" "v1" "pods" Workers Always;
+    ListWorkers: Controller|Release|Doctor => List "" "v1" "pods" Workers Always;
     /// Workers from then on.
-    WatchWorkers: Controller Watch "" "v1" "pods" Workers Always;
+    WatchWorkers: Controller => Watch "" "v1" "pods" Workers Always;
     /// A worker is made.
-    CreateWorker: Controller Create "" "v1" "pods" Workers Always;
+    CreateWorker: Controller|Doctor => Create "" "v1" "pods" Workers Always;
     /// A worker is removed.
-    DeleteWorker: Controller Delete "" "v1" "pods" Workers Always;
+    DeleteWorker: Controller|Release|Doctor => Delete "" "v1" "pods" Workers Always;
     /// People are told.
-    CreateEvent: Controller Create "events.k8s.io" "v1" "events" NodeEvents Always;
+    CreateEvent: Controller|Daemonset => Create "events.k8s.io" "v1" "events" NodeEvents Always;
     /// Init pods at the start.
-    ListInitPods: Controller List "" "v1" "pods" Gates StartupGates;
+    ListInitPods: Controller => List "" "v1" "pods" Gates StartupGates;
     /// Init pods from then on.
-    WatchInitPods: Controller Watch "" "v1" "pods" Gates StartupGates;
+    WatchInitPods: Controller => Watch "" "v1" "pods" Gates StartupGates;
     /// What runs on a node that never had the gate.
-    ListPodsOfNode: Controller List "" "v1" "pods" Cluster Backfill;
+    ListPodsOfNode: Controller => List "" "v1" "pods" Cluster Backfill;
     /// Karpenter's pools at the start, if there is Karpenter.
-    ListPools: Controller List "karpenter.sh" "v1" "nodepools" Cluster Always;
+    ListPools: Controller => List "karpenter.sh" "v1" "nodepools" Cluster Always;
     /// Karpenter's pools from then on.
-    WatchPools: Controller Watch "karpenter.sh" "v1" "nodepools" Cluster Always;
+    WatchPools: Controller => Watch "karpenter.sh" "v1" "nodepools" Cluster Always;
     /// The claim of a node of Karpenter is looked at before it is deleted.
-    GetClaim: Controller Get "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
+    GetClaim: Controller => Get "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
     /// A node of Karpenter is deleted by its claim.
-    DeleteClaim: Controller Delete "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
+    DeleteClaim: Controller => Delete "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
     /// The ledger of deletions is read.
-    GetLedger: Controller Get "" "v1" "configmaps" Own Deletion;
+    GetLedger: Controller => Get "" "v1" "configmaps" Own Deletion;
     /// The ledger is made.
-    CreateLedger: Controller Create "" "v1" "configmaps" Own Deletion;
+    CreateLedger: Controller => Create "" "v1" "configmaps" Own Deletion;
     /// The ledger is written.
-    UpdateLedger: Controller Update "" "v1" "configmaps" Own Deletion;
+    UpdateLedger: Controller => Update "" "v1" "configmaps" Own Deletion;
+    /// Whether the pods of an installation are ready, or gone.
+    ListOwnPods: Release|Doctor => List "" "v1" "pods" Own Always;
+    /// What the accounts of an installation may do.
+    ReviewAccess: Doctor => Create "authorization.k8s.io" "v1" "subjectaccessreviews" Cluster Always;
     /// The lease is read.
-    GetLease: Controller Get "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
+    GetLease: Controller|Doctor => Get "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
     /// The lease is watched by those who wait for it.
-    WatchLease: Controller Watch "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
+    WatchLease: Controller => Watch "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
     /// The lease is made.
-    CreateLease: Controller Create "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
+    CreateLease: Controller => Create "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
     /// The lease is taken, renewed, given back.
-    UpdateLease: Controller Update "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
-    /// A worker looks up a Service.
-    WorkerGetsService: Worker Get "" "v1" "services" Cluster Always;
-    /// A worker lists the endpoints of a Service.
-    WorkerListsEndpoints: Worker List "discovery.k8s.io" "v1" "endpointslices" Cluster Always;
+    UpdateLease: Controller => Update "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
+    /// A Service that is to be checked is looked up.
+    GetService: Worker|Daemonset => Get "" "v1" "services" Cluster Always;
+    /// Its endpoints are listed.
+    ListEndpoints: Worker|Daemonset => List "discovery.k8s.io" "v1" "endpointslices" Cluster Always;
 }
 
 impl Call {
@@ -225,7 +237,7 @@ impl Call {
     pub fn needed(who: Who, config: &Config) -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |call| {
             let rule = call.rule();
-            rule.who == who && rule.when.is_asked_for(config)
+            rule.who.contains(&who) && rule.when.is_asked_for(config)
         })
     }
 
@@ -258,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_worker_changes_nothing() {
-        for call in Call::ALL.iter().filter(|call| call.rule().who == Who::Worker) {
+        for call in Call::ALL.iter().filter(|call| call.rule().who.contains(&Who::Worker)) {
             assert!(matches!(call.rule().verb, Verb::Get | Verb::List), "{call:?}");
         }
     }

@@ -1,5 +1,8 @@
 //! Permissions as Kubernetes objects, made from the list of what is called.
 
+#[cfg(test)]
+mod chart;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use knr_core::config::Config;
@@ -13,23 +16,34 @@ use crate::scope::{self, Scope};
 const RBAC: &str = "rbac.authorization.k8s.io";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
-/// Service accounts, roles and bindings that a configuration needs, and nothing beyond that.
+/// Service accounts of the controller and the workers, with the roles and bindings that a configuration needs, and
+/// nothing beyond that.
 #[must_use]
 pub fn manifests(config: &Config, namespaces: &Namespaces) -> Vec<Value> {
-    let mut objects = vec![
-        account(names::CONTROLLER_ACCOUNT, &namespaces.own),
-        account(&config.worker.service_account_name, &namespaces.workers),
+    let account =
+        |name: &str, namespace: &str| Account { name: name.to_owned(), namespace: namespace.to_owned() };
+    let accounts = [
+        (Who::Controller, account(names::CONTROLLER_ACCOUNT, &namespaces.own)),
+        (Who::Worker, account(&config.worker.service_account_name, &namespaces.workers)),
     ];
-    for (role, rules) in roles(config, namespaces) {
-        objects.extend(role.objects(&rules, config, namespaces));
+    let mut objects: Vec<Value> = accounts.iter().map(|(_, account)| account.object()).collect();
+    for (who, account) in &accounts {
+        for (role, rules) in roles(*who, config, namespaces) {
+            objects.extend(role.objects(&rules, account));
+        }
     }
     objects
 }
 
-/// One role: rules of the same person and place that are asked for together.
+/// A service account.
+struct Account {
+    name: String,
+    namespace: String,
+}
+
+/// One role of an account: rules for the same place that are asked for together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Role {
-    who: Who,
     when: When,
     namespace: Option<String>,
 }
@@ -37,15 +51,13 @@ struct Role {
 /// Verbs by group, resource and names.
 type Rules = BTreeMap<(&'static str, &'static str, Option<String>), BTreeSet<&'static str>>;
 
-fn roles(config: &Config, namespaces: &Namespaces) -> BTreeMap<Role, Rules> {
+fn roles(who: Who, config: &Config, namespaces: &Namespaces) -> BTreeMap<Role, Rules> {
     let mut roles: BTreeMap<Role, Rules> = BTreeMap::new();
-    for who in [Who::Controller, Who::Worker] {
-        for call in Call::needed(who, config) {
-            let Rule { verb, group, resource, when, .. } = call.rule();
-            let Scope { namespace, name } = scope::of(call, config, namespaces);
-            let role = roles.entry(Role { who, when: together(when), namespace }).or_default();
-            role.entry((group, resource, name)).or_default().insert(verb.as_str());
-        }
+    for call in Call::needed(who, config) {
+        let Rule { verb, group, resource, when, .. } = call.rule();
+        let Scope { namespace, name } = scope::of(call, config, namespaces);
+        let role = roles.entry(Role { when: together(when), namespace }).or_default();
+        role.entry((group, resource, name)).or_default().insert(verb.as_str());
     }
     roles
 }
@@ -59,35 +71,20 @@ fn together(when: When) -> When {
 }
 
 impl Role {
-    fn name(&self, config: &Config) -> String {
-        let account = self.account(config);
-        match self.when {
-            When::Always | When::LeaderElection => account,
+    fn objects(&self, rules: &Rules, account: &Account) -> [Value; 2] {
+        let Account { name: account, namespace: home } = account;
+        let name = match self.when {
+            When::Always | When::LeaderElection => account.clone(),
             When::Deletion => format!("{account}-deletion"),
             When::Backfill => format!("{account}-backfill"),
             When::StartupGates => format!("{account}-gates"),
-        }
-    }
-
-    fn account(&self, config: &Config) -> String {
-        match self.who {
-            Who::Controller => names::CONTROLLER_ACCOUNT.to_owned(),
-            Who::Worker => config.worker.service_account_name.clone(),
-        }
-    }
-
-    fn objects(&self, rules: &Rules, config: &Config, namespaces: &Namespaces) -> [Value; 2] {
-        let name = self.name(config);
+        };
         let kind = if self.namespace.is_some() { "Role" } else { "ClusterRole" };
         let metadata = match &self.namespace {
             Some(namespace) => json!({ "name": name, "namespace": namespace, "labels": labels() }),
             None => json!({ "name": name, "labels": labels() }),
         };
-        let home = match self.who {
-            Who::Controller => &namespaces.own,
-            Who::Worker => &namespaces.workers,
-        };
-        let subject = json!({ "kind": "ServiceAccount", "name": self.account(config), "namespace": home });
+        let subject = json!({ "kind": "ServiceAccount", "name": account, "namespace": home });
         [
             json!({
                 "apiVersion": VERSION, "kind": kind, "metadata": metadata,
@@ -102,6 +99,15 @@ impl Role {
     }
 }
 
+impl Account {
+    fn object(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": self.name, "namespace": self.namespace, "labels": labels() },
+        })
+    }
+}
+
 fn rule(
     ((group, resource, name), verbs): (
         &(&'static str, &'static str, Option<String>),
@@ -113,13 +119,6 @@ fn rule(
         rule["resourceNames"] = json!([name]);
     }
     rule
-}
-
-fn account(name: &str, namespace: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": { "name": name, "namespace": namespace, "labels": labels() },
-    })
 }
 
 fn labels() -> Value {

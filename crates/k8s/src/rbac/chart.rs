@@ -1,0 +1,170 @@
+//! The rights in the Helm chart, made from the list of what is called: one role for each who, when and place.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use knr_core::config::Config;
+
+use super::Rules;
+use crate::api::{NODE_EVENTS, Namespaces};
+use crate::calls::{Call, Place, Rule, When, Who};
+use crate::scope;
+
+const INTRODUCTION: &str = r#"{{- /*
+Generated from crates/k8s/src/calls.rs, the list of all requests that are ever sent. Run `make generate` after a change there.
+Every right, and nothing that is not asked for.
+*/}}
+{{- if .Values.rbac.create }}
+{{- $config := include "kube-node-ready.config" . | fromYaml }}
+{{- /* Who. */}}
+{{- $controller := eq .Values.deploymentMode "controller" }}
+{{- $worker := $controller }}
+{{- $daemonset := eq .Values.deploymentMode "daemonset" }}
+{{- $release := eq .Values.uninstall "release" }}
+{{- $doctor := true }}
+{{- /* When. */}}
+{{- $leaderElection := and $controller $config.leaderElection.enabled }}
+{{- $deletion := $config.nodeManagement.deleteFailedNodes }}
+{{- $backfill := $config.nodeManagement.backfill }}
+{{- $startupGates := not (empty $config.gates) }}
+{{- /* Where; empty is the whole cluster. */}}
+{{- $own := .Release.Namespace }}
+{{- $workers := $config.worker.namespace }}
+{{- $lease := $config.leaderElection.leaseNamespace | default $own }}
+{{- $named := list }}
+{{- range $config.gates }}{{ $named = concat $named (.namespaces | default (list "kube-system")) | uniq }}{{ end }}
+{{- $gates := eq (len $named) 1 | ternary (first $named) "" }}
+"#;
+
+/// The name of the lease, as the template finds it.
+const LEASE_NAME: &str = "{{ $config.leaderElection.leaseName | quote }}";
+
+fn template() -> String {
+    let mut text = INTRODUCTION.to_owned();
+    for who in [Who::Controller, Who::Worker, Who::Daemonset, Who::Release, Who::Doctor] {
+        let _ = write!(text, "\n{{{{- if ${} }}}}\n", word(who));
+        for ((when, place), rules) in roles(who) {
+            let role = role(who, when, place, &rules);
+            let _ = match condition(when) {
+                None => write!(text, "{role}"),
+                Some(condition) => write!(text, "{{{{- if {condition} }}}}\n{role}{{{{- end }}}}\n"),
+            };
+        }
+        text.push_str("{{- end }}\n");
+    }
+    text + "{{- end }}\n"
+}
+
+fn roles(who: Who) -> BTreeMap<(When, Place), Rules> {
+    let mut config = Config::default();
+    LEASE_NAME.clone_into(&mut config.leader_election.lease_name);
+    let namespaces = Namespaces::of(&config, "");
+    let mut roles: BTreeMap<(When, Place), Rules> = BTreeMap::new();
+    for call in Call::ALL.iter().filter(|call| call.rule().who.contains(&who)) {
+        let Rule { verb, group, resource, place, when, .. } = call.rule();
+        let name = scope::of(*call, &config, &namespaces).name;
+        let role = roles.entry((when, place)).or_default();
+        role.entry((group, resource, name)).or_default().insert(verb.as_str());
+    }
+    roles
+}
+
+fn role(who: Who, when: When, place: Place, rules: &Rules) -> String {
+    let (who, name, namespace) = (word(who), suffix(when, place), namespace(place));
+    let mut text = format!(
+        "{{{{ include \"kube-node-ready.role\" (dict \"root\" . \"who\" \"{who}\" \"name\" \"{name}\" \
+         \"namespace\" {namespace}) }}}}\nrules:\n"
+    );
+    for ((group, resource, name), verbs) in rules {
+        let group = if group.is_empty() { "\"\"" } else { group };
+        let _ = writeln!(text, "  - apiGroups: [{group}]\n    resources: [{resource}]");
+        if let Some(name) = name {
+            let _ = writeln!(text, "    resourceNames: [{name}]");
+        }
+        let verbs: Vec<&str> = verbs.iter().copied().collect();
+        let _ = writeln!(text, "    verbs: [{}]", verbs.join(", "));
+    }
+    text
+}
+
+/// The variable of the template, and what accounts and roles are called after.
+fn word(who: Who) -> &'static str {
+    match who {
+        Who::Controller => "controller",
+        Who::Worker => "worker",
+        Who::Daemonset => "daemonset",
+        Who::Release => "release",
+        Who::Doctor => "doctor",
+    }
+}
+
+fn condition(when: When) -> Option<&'static str> {
+    match when {
+        When::Always => None,
+        When::LeaderElection => Some("$leaderElection"),
+        When::Deletion => Some("$deletion"),
+        When::Backfill => Some("$backfill"),
+        When::StartupGates => Some("$startupGates"),
+    }
+}
+
+/// What follows the account in the name of a role. Places may be one and the same namespace, so they have names of
+/// their own.
+fn suffix(when: When, place: Place) -> &'static str {
+    match when {
+        When::Always => match place {
+            Place::Cluster => "",
+            Place::Workers => "-workers",
+            Place::Own => "-own",
+            Place::Lease => "-lease",
+            Place::NodeEvents => "-events",
+            Place::Gates => "-gates",
+        },
+        When::LeaderElection => "-lease",
+        When::Deletion => "-deletion",
+        When::Backfill => "-backfill",
+        When::StartupGates => "-gates",
+    }
+}
+
+fn namespace(place: Place) -> String {
+    match place {
+        Place::Cluster => "\"\"".to_owned(),
+        Place::Workers => "$workers".to_owned(),
+        Place::Own => "$own".to_owned(),
+        Place::Lease => "$lease".to_owned(),
+        Place::NodeEvents => format!("{NODE_EVENTS:?}"),
+        Place::Gates => "$gates".to_owned(),
+    }
+}
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy/helm/kube-node-ready/templates/rbac.generated.yaml")
+}
+
+#[test]
+fn the_rights_in_the_chart_are_up_to_date() {
+    let text = template();
+    // `make generate` sets it.
+    if std::env::var_os("GENERATE").is_some() {
+        return std::fs::write(file(), text).unwrap();
+    }
+    let committed = std::fs::read_to_string(file()).unwrap_or_default();
+    assert!(committed == text, "{} is not up to date: run `make generate` and commit it", file().display());
+}
+
+#[test]
+fn no_two_roles_of_one_kind_have_the_same_name() {
+    for who in [Who::Controller, Who::Worker, Who::Daemonset, Who::Release, Who::Doctor] {
+        let mut names: Vec<_> = roles(who)
+            .into_keys()
+            .map(|(when, place)| (suffix(when, place), place == Place::Cluster))
+            .collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "{who:?}: {names:?}");
+    }
+}
