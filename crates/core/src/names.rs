@@ -34,6 +34,9 @@ pub const VERIFICATION_GATE: &str = "verification";
 /// Labels of a worker pod.
 pub const WORKER_LABELS: [(&str, &str); 2] =
     [("app.kubernetes.io/name", "kube-node-ready"), ("app.kubernetes.io/component", "worker")];
+/// Labels of a pod that tries whether a worker would run. They are others, so that no controller takes it for a worker.
+pub const TRIAL_LABELS: [(&str, &str); 2] =
+    [("app.kubernetes.io/name", "kube-node-ready"), ("app.kubernetes.io/component", "trial")];
 /// The container of a worker pod that runs the checks.
 pub const WORKER_CONTAINER: &str = "worker";
 /// Annotation on a worker: the name of its node, which may be too long for a label.
@@ -57,6 +60,8 @@ pub const CONTROLLER_ACCOUNT: &str = "kube-node-ready-controller";
 
 /// A worker pod is called this and a hash of its node's UID.
 pub const WORKER_PREFIX: &str = "node-ready-worker-";
+/// A pod that tries whether a worker would run is called this and a random number.
+pub const TRIAL_PREFIX: &str = "node-ready-trial-";
 /// Environment variable in which a worker gets its [`CheckPlan`](crate::config::CheckPlan) as JSON.
 pub const CHECKS_VARIABLE: &str = "KUBE_NODE_READY_CHECKS";
 /// Environment variable with the name of the node on which a worker runs.

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use knr_core::config::Config;
-use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::api::{Api, Failed, ask};
+use crate::api::{Api, Body, Failed, Target, ask};
 use crate::calls::{Call, Verb, When, Who};
 use crate::scope::{self, Scope};
 
@@ -54,41 +53,110 @@ impl Mode {
     }
 }
 
-/// Everything that a configuration asks of the controller and that the API server will not let it do.
+/// Whose rights are asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Our own.
+    Ourselves,
+    /// Those of a service account. Only who may create `SubjectAccessReviews` is told.
+    Account {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ourselves => f.write_str("this account"),
+            Self::Account { namespace, name } => write!(f, "system:serviceaccount:{namespace}:{name}"),
+        }
+    }
+}
+
+/// Everything that a configuration asks of the controller and that the API server will not let us do.
 pub async fn missing(
     api: &Api,
     config: &Config,
     mode: Mode,
     limit: Duration,
 ) -> Result<Vec<Missing>, Failed> {
-    let needed: Vec<Call> = Call::needed(Who::Controller, config).filter(|call| mode.needs(*call)).collect();
+    let needed = Call::needed(Who::Controller, config).filter(|call| mode.needs(*call));
+    denied(api, config, needed, &Subject::Ourselves, limit).await
+}
+
+/// Everything that a configuration asks of somebody and that the API server will not let this subject do.
+pub async fn missing_of(
+    api: &Api,
+    config: &Config,
+    who: Who,
+    subject: &Subject,
+    limit: Duration,
+) -> Result<Vec<Missing>, Failed> {
+    denied(api, config, Call::needed(who, config), subject, limit).await
+}
+
+async fn denied(
+    api: &Api,
+    config: &Config,
+    needed: impl Iterator<Item = Call>,
+    subject: &Subject,
+    limit: Duration,
+) -> Result<Vec<Missing>, Failed> {
+    let needed: Vec<Call> = needed.collect();
     let asked = stream::iter(needed).map(|call| async move {
         let scope = scope::of(call, config, api.namespaces());
-        let allowed = is_allowed(api.client(), call, &scope, limit).await?;
+        let allowed = is_allowed(api, subject, call, &scope, limit).await?;
         Ok::<_, Failed>((!allowed).then_some(Missing { call, namespace: scope.namespace }))
     });
     let denied: Vec<Option<Missing>> = asked.buffered(AT_ONCE).try_collect().await?;
     Ok(denied.into_iter().flatten().collect())
 }
 
-async fn is_allowed(client: &Client, call: Call, scope: &Scope, limit: Duration) -> Result<bool, Failed> {
+async fn is_allowed(
+    api: &Api,
+    subject: &Subject,
+    call: Call,
+    scope: &Scope,
+    limit: Duration,
+) -> Result<bool, Failed> {
     let rule = call.rule();
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": { "resourceAttributes": {
-            "namespace": scope.namespace.as_deref().unwrap_or_default(),
-            "name": scope.name.as_deref().unwrap_or_default(),
-            "verb": rule.verb.as_str(),
-            "group": rule.group,
-            "resource": rule.plural(),
-            "subresource": rule.part().unwrap_or_default(),
-        } },
+    let resource = json!({
+        "namespace": scope.namespace.as_deref().unwrap_or_default(),
+        "name": scope.name.as_deref().unwrap_or_default(),
+        "verb": rule.verb.as_str(),
+        "group": rule.group,
+        "resource": rule.plural(),
+        "subresource": rule.part().unwrap_or_default(),
     });
-    let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(review.to_string().into_bytes().into())
-        .map_err(|error| Failed::Unreadable(error.to_string()))?;
-    let answer: Value = ask(client, request, Instant::now() + limit).await?;
+    let deadline = Instant::now() + limit;
+    let answer: Value = match subject {
+        Subject::Ourselves => {
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": { "resourceAttributes": resource },
+            });
+            // Everybody may ask this, so it is no right of ours and in no list.
+            let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(review.to_string().into_bytes().into())
+                .map_err(|error| Failed::Unreadable(error.to_string()))?;
+            ask(api.client(), request, deadline).await?
+        }
+        Subject::Account { namespace, .. } => {
+            // What a token of the account would say of it: rights may be bound to any of these.
+            let in_namespace = format!("system:serviceaccounts:{namespace}");
+            let groups = json!(["system:serviceaccounts", in_namespace, "system:authenticated"]);
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": { "user": subject.to_string(), "groups": groups, "resourceAttributes": resource },
+            });
+            api.send(Call::ReviewAccess, Target::default(), Body::Json(&review), deadline).await?
+        }
+    };
     Ok(answer["status"]["allowed"] == true)
 }

@@ -21,7 +21,7 @@ use crate::objects;
 use crate::observe::{SlimNode, SlimWorker};
 
 /// Who writes is kept with the objects.
-const BY_US: &str = "fieldManager=kube-node-ready";
+pub(crate) const BY_US: &str = "fieldManager=kube-node-ready";
 
 /// Carries out what was decided.
 #[derive(Clone)]
@@ -189,9 +189,16 @@ fn settle(done: Facts) -> Outcome {
     match done {
         Ok(facts) => Outcome::Done(facts),
         Err(Trouble::Changed) => Outcome::Conflict,
-        Err(Trouble::Failed(Failed::NoConnection(_))) => Outcome::Unavailable,
-        Err(Trouble::Failed(Failed::NoAnswer(_) | Failed::Unreadable(_))) => Outcome::Unknown,
-        Err(Trouble::Failed(Failed::Status(status))) => by_status(&status),
+        Err(Trouble::Failed(failed)) => outcome(&failed),
+    }
+}
+
+/// What came of a request that failed.
+pub(crate) fn outcome(failed: &Failed) -> Outcome {
+    match failed {
+        Failed::NoConnection(_) => Outcome::Unavailable,
+        Failed::NoAnswer(_) | Failed::Unreadable(_) => Outcome::Unknown,
+        Failed::Status(status) => by_status(status),
     }
 }
 

@@ -13,6 +13,7 @@
 //! | how an answer is read | `answer` |
 //! | how actions become requests | [`act`], [`objects`] |
 //! | who leads | [`lease`] |
+//! | whether an installation works | [`doctor`] |
 
 pub mod access;
 pub mod act;
@@ -20,6 +21,7 @@ mod answer;
 pub mod api;
 pub mod calls;
 pub mod connect;
+pub mod doctor;
 pub mod lease;
 pub mod objects;
 mod observe;

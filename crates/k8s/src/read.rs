@@ -1,11 +1,14 @@
 //! What no watch tells: single nodes and workers as they are now, what runs on a node, the ledger.
 
+use std::time::Duration;
+
 use knr_core::action::worker_name;
 use knr_core::ids::{NodeName, NodeRef, Version};
 use knr_core::names;
 use knr_core::view::{ClaimRef, LedgerView, NodeView, Occupancy, WorkerView};
 use knr_core::world::{Fact, Reread};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -13,6 +16,9 @@ use crate::api::{Api, Failed, Target, encoded};
 use crate::calls::Call;
 use crate::objects;
 use crate::observe::{Meta, SlimNode, SlimWorker, version};
+
+/// Objects in one page of a list.
+const PAGE: u32 = 200;
 
 /// A list with its version.
 #[derive(Debug, Deserialize)]
@@ -33,15 +39,15 @@ pub(crate) struct ListMeta {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct SlimPod {
-    metadata: Meta,
-    status: PodStatus,
+pub(crate) struct SlimPod {
+    pub(crate) metadata: Meta,
+    pub(crate) status: PodStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PodStatus {
-    phase: String,
+pub(crate) struct PodStatus {
+    pub(crate) phase: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,6 +64,27 @@ struct ClaimStatus {
 }
 
 impl Api {
+    /// Everything that a label selector finds, page by page, so that no answer is too long for us or for the server. Each
+    /// page may take as long as the limit.
+    pub(crate) async fn all<T: DeserializeOwned>(
+        &self,
+        call: Call,
+        selector: &str,
+        limit: Duration,
+    ) -> Result<Vec<T>, Failed> {
+        let (mut all, mut next) = (Vec::new(), String::new());
+        loop {
+            let query =
+                format!("labelSelector={}&limit={PAGE}&continue={}", encoded(selector), encoded(&next));
+            let page: List<T> = self.read(call, Target::query(&query), Instant::now() + limit).await?;
+            all.extend(page.items);
+            next = page.metadata.next;
+            if next.is_empty() {
+                return Ok(all);
+            }
+        }
+    }
+
     /// A node and its worker as they are now.
     pub async fn reread(&self, node: &NodeRef, deadline: Instant) -> Result<Fact, Failed> {
         let ((view, node_version), (worker, worker_version)) =
@@ -139,6 +166,7 @@ fn is_of_a_user(pod: &SlimPod) -> bool {
         && !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
-fn by_name(name: &str) -> String {
+/// A query for the one object of a name.
+pub(crate) fn by_name(name: &str) -> String {
     format!("fieldSelector={}", encoded(&format!("metadata.name={name}")))
 }

@@ -36,9 +36,13 @@ pub(crate) struct Received {
     pub(crate) body: Value,
 }
 
+/// What to answer to a request.
+type Rule = dyn Fn(&Received) -> Answer + Send + Sync;
+
 #[derive(Clone, Default)]
 pub(crate) struct FakeServer {
     answers: Arc<Mutex<VecDeque<Answer>>>,
+    rule: Option<Arc<Rule>>,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
@@ -47,6 +51,11 @@ impl FakeServer {
         let server = Self::default();
         server.answers.lock().unwrap().extend(answers);
         server
+    }
+
+    /// Answers by what is asked, for requests that come in no order.
+    pub(crate) fn ruled_by(rule: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+        Self { rule: Some(Arc::new(rule)), ..Self::default() }
     }
 
     pub(crate) fn api(&self) -> Api {
@@ -73,12 +82,16 @@ impl FakeServer {
     ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        self.received.lock().unwrap().push(Received {
+        let received = Received {
             line: format!("{} {}", parts.method, parts.uri),
             kind: parts.headers.get("content-type").map(|kind| kind.to_str().unwrap().to_owned()),
             body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-        });
-        let next = self.answers.lock().unwrap().pop_front().unwrap_or(Answer::Silence);
+        };
+        let next = match &self.rule {
+            Some(rule) => rule(&received),
+            None => self.answers.lock().unwrap().pop_front().unwrap_or(Answer::Silence),
+        };
+        self.received.lock().unwrap().push(received);
         Ok(match next {
             Answer::Json(code, value) => {
                 let body = Full::new(Bytes::from(value.to_string())).boxed_unsync();

@@ -60,6 +60,11 @@ impl SlimWorker {
         })
     }
 
+    /// How far it is, whosever it is.
+    pub(crate) fn stage(&self) -> Stage {
+        self.status.stage()
+    }
+
     /// Which worker it is.
     pub(crate) fn identity(&self) -> Option<(WorkerRef, Stamp)> {
         let stamp = self.stamp().filter(|stamp| worker_name(&stamp.node.uid) == self.metadata.name)?;

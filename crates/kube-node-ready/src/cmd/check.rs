@@ -16,10 +16,10 @@ use super::{Overrides, worker};
 use crate::exit;
 use crate::telemetry::{self, Output};
 
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 const QUIET: Style = AnsiColor::Yellow.on_default();
-const FAINT: Style = Style::new().dimmed();
+pub(super) const FAINT: Style = Style::new().dimmed();
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// A line for each check, a hint below each that failed, and the sum of it.
-fn table(report: &Report) -> String {
+pub(super) fn table(report: &Report) -> String {
     let width =
         report.checks.iter().map(|check| check.name.len()).chain(["CHECK".len()]).max().unwrap_or_default();
     let mut text = format!("{FAINT}{:width$}  RESULT   TIME     DETAIL{FAINT:#}\n", "CHECK");

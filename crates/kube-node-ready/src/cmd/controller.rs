@@ -78,7 +78,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// The namespace of the pod we are in.
-fn own_namespace() -> String {
+pub(super) fn own_namespace() -> String {
     let text = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).unwrap_or_default();
     match text.trim() {
         "" => FALLBACK_NAMESPACE.to_owned(),

@@ -2,6 +2,7 @@
 
 mod check;
 mod controller;
+mod doctor;
 mod manifests;
 #[cfg(test)]
 mod reference;
@@ -35,6 +36,8 @@ enum Command {
     Worker(worker::Args),
     /// Run the checks on this machine, for a person.
     Check(check::Args),
+    /// Try an installation on its cluster and leave nothing behind: what `helm test` runs.
+    Doctor(doctor::Args),
     /// Print Kubernetes objects that an installation needs.
     Manifests(manifests::Args),
 }
@@ -45,6 +48,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Controller(args) => controller::run(args).await,
         Command::Worker(args) => worker::run(args).await,
         Command::Check(args) => check::run(args).await,
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Manifests(args) => manifests::run(args),
     }
 }
