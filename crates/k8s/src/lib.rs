@@ -14,6 +14,7 @@
 //! | how actions become requests | [`act`], [`objects`] |
 //! | who leads | [`lease`] |
 //! | whether an installation works | [`doctor`] |
+//! | how all gates are opened in the end | [`release`] |
 
 pub mod access;
 pub mod act;
@@ -27,6 +28,7 @@ pub mod objects;
 mod observe;
 pub mod rbac;
 mod read;
+pub mod release;
 mod scope;
 #[cfg(test)]
 mod testing;

@@ -1,11 +1,14 @@
 //! The subcommands, one file each.
 
+#[cfg(test)]
+mod chart;
 mod check;
 mod controller;
 mod doctor;
 mod manifests;
 #[cfg(test)]
 mod reference;
+mod release;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -38,6 +41,8 @@ enum Command {
     Check(check::Args),
     /// Try an installation on its cluster and leave nothing behind: what `helm test` runs.
     Doctor(doctor::Args),
+    /// Open all gates on all nodes, for good: what `helm uninstall` runs.
+    Release(release::Args),
     /// Print Kubernetes objects that an installation needs.
     Manifests(manifests::Args),
 }
@@ -49,6 +54,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Worker(args) => worker::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
+        Command::Release(args) => release::run(args).await,
         Command::Manifests(args) => manifests::run(args),
     }
 }

@@ -64,7 +64,7 @@ fn exit_codes(text: &mut String) {
         ),
         (
             exit::FORBIDDEN,
-            "The API server does not let the controller do what it must. The log names every permission that is missing.",
+            "The API server does not let the program do what it must. It names every permission that is missing.",
         ),
     ];
     text.push_str("\n## Exit codes\n\n| Code | Meaning |\n| --- | --- |\n");

@@ -1,0 +1,270 @@
+//! Opens all our gates, because everything is uninstalled and nobody would open them later.
+//!
+//! ```text
+//!   wait for those who would close again --> remove workers --> open nodes, until none is closed
+//! ```
+//!
+//! Whatever was done already is not done again, so it may be started any number of times.
+
+mod fate;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+use knr_core::config::{Config, Selector, Taint};
+use knr_core::engine::Outcome;
+use knr_core::ids::{NodeName, WorkerRef};
+use knr_core::names;
+use knr_core::patch::PatchBuilder;
+use knr_core::view::{Condition, ConditionStatus, NodeView};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::time::{Instant, sleep};
+
+use crate::act::{BY_US, outcome};
+use crate::api::{Api, Body, Failed, Target};
+use crate::calls::Call;
+use crate::objects;
+use crate::observe::{SlimNode, SlimWorker};
+use crate::read::SlimPod;
+
+pub use fate::{Closed, Fate, ReleaseError, Step, Summary};
+
+/// Nodes that are opened at the same time.
+const AT_ONCE: usize = 16;
+/// Before anything is looked at or tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A pod that is still there this long after it was told to go is on a node that does not answer. By then it has lost
+/// its account, and closes nothing any more.
+const LONG_GONE: Duration = Duration::from_mins(1);
+const REASON: &str = "Released";
+const MESSAGE: &str = "opened without a verdict, because kube-node-ready was uninstalled";
+
+/// What is to be opened, and until when.
+pub struct Release {
+    /// Where.
+    pub api: Api,
+    /// The gates are those of this configuration.
+    pub config: Config,
+    /// Pods that would close again what is opened. They must be gone first.
+    pub selector: Selector,
+    /// What time it is, for people.
+    pub now: Timestamp,
+    /// Nothing is done after this.
+    pub deadline: Instant,
+}
+
+impl Release {
+    /// Opens everything, and tells what happens as it happens.
+    pub async fn run(&self, mut tell: impl FnMut(&Step)) -> Result<Summary, ReleaseError> {
+        self.wait(&mut tell).await?;
+        let mut summary =
+            Summary { workers_left: self.remove_workers(&mut tell).await?, ..Summary::default() };
+        self.open_all(&mut summary, &mut tell).await?;
+        Ok(summary)
+    }
+
+    /// Waits until nobody is left who would close again what is opened.
+    async fn wait(&self, tell: &mut impl FnMut(&Step)) -> Result<(), ReleaseError> {
+        let began = Instant::now();
+        let mut told = Vec::new();
+        loop {
+            let pods: Vec<SlimPod> = self.list(Call::ListOwnPods, &self.selector.to_string()).await?;
+            let running = pods.into_iter().filter(|pod| !is_finished(pod));
+            let (going, staying): (Vec<_>, Vec<_>) =
+                running.partition(|pod| pod.metadata.deletion_timestamp.is_some());
+            let are_lost = staying.is_empty() && began.elapsed() >= LONG_GONE;
+            let names: Vec<String> = going.into_iter().chain(staying).map(|pod| pod.metadata.name).collect();
+            if names.is_empty() {
+                return Ok(());
+            }
+            if are_lost {
+                tell(&Step::Abandoned(names));
+                return Ok(());
+            }
+            if !self.has_time() {
+                return Err(ReleaseError::StillThere(names));
+            }
+            if names != told {
+                tell(&Step::Waiting(names.clone()));
+                told = names;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Removes all workers; the names of those that stay, and why.
+    async fn remove_workers(
+        &self,
+        tell: &mut impl FnMut(&Step),
+    ) -> Result<Vec<(String, String)>, ReleaseError> {
+        let labels = names::WORKER_LABELS.map(|(key, value)| format!("{key}={value}")).join(",");
+        let workers: Vec<SlimWorker> = self.list(Call::ListWorkers, &labels).await?;
+        let mut left = Vec::new();
+        for worker in workers.iter().filter(|worker| worker.metadata.deletion_timestamp.is_none()) {
+            let Some((id, _)) = worker.identity() else { continue };
+            match self.remove(&id).await {
+                Ok(()) => tell(&Step::WorkerRemoved(id.name)),
+                Err(failed) => left.push((id.name, failed.to_string())),
+            }
+        }
+        Ok(left)
+    }
+
+    async fn remove(&self, worker: &WorkerRef) -> Result<(), Failed> {
+        let options = objects::deletion(&worker.uid, None);
+        loop {
+            let target = Target::named(&worker.name);
+            let sent =
+                self.api.send::<_, IgnoredAny>(Call::DeleteWorker, target, Body::Json(&options), self.soon());
+            match sent.await {
+                Ok(_) => return Ok(()),
+                // Gone, or another one by now, which can only be somebody else's.
+                Err(failed) if matches!(failed.code(), Some(404 | 409)) => return Ok(()),
+                Err(failed) if self.is_worth_another_try(&failed) => sleep(PAUSE).await,
+                Err(failed) => return Err(failed),
+            }
+        }
+    }
+
+    /// Opens all nodes, and looks again until none is closed: more may have joined, and taints may be put back.
+    async fn open_all(
+        &self,
+        summary: &mut Summary,
+        tell: &mut impl FnMut(&Step),
+    ) -> Result<(), ReleaseError> {
+        let mut opened = BTreeSet::new();
+        let mut is_first = true;
+        loop {
+            let nodes: Vec<SlimNode> = self.list(Call::ListNodes, "").await?;
+            let count = nodes.len();
+            let closed: Vec<NodeView> = nodes
+                .into_iter()
+                .map(NodeView::from)
+                .filter(|node| !self.gates_on(node).is_empty())
+                .collect();
+            if std::mem::take(&mut is_first) {
+                summary.without_gate = count - closed.len();
+            } else if !closed.is_empty() {
+                sleep(PAUSE).await;
+            }
+            if closed.is_empty() {
+                return Ok(());
+            }
+            let mut fates = stream::iter(closed).map(|node| self.open(node)).buffer_unordered(AT_ONCE);
+            while let Some((node, fate)) = fates.next().await {
+                match &fate {
+                    Fate::Opened(_) => summary.opened += usize::from(opened.insert(node.clone())),
+                    Fate::Gone => {}
+                    Fate::Closed(closed) => summary.closed.push(closed.clone()),
+                }
+                tell(&Step::Node(node, fate));
+            }
+            if !summary.closed.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Opens one node. If it is no longer as it was seen, it is read again.
+    async fn open(&self, mut node: NodeView) -> (NodeName, Fate) {
+        let (name, taints) = (node.id.name.clone(), self.gates_on(&node));
+        loop {
+            let failed = match self.open_as_seen(&node).await {
+                Ok(()) => return (name, Fate::Opened(taints)),
+                Err(failed) => failed,
+            };
+            if !self.is_worth_another_try(&failed) {
+                let closed =
+                    Closed { node: name.clone(), taints: self.gates_on(&node), why: failed.to_string() };
+                return (name, Fate::Closed(closed));
+            }
+            sleep(PAUSE).await;
+            match self.api.node(&name, self.soon()).await {
+                Ok((None, _)) => return (name, Fate::Gone),
+                Ok((Some(now), _)) if self.gates_on(&now).is_empty() => return (name, Fate::Opened(taints)),
+                Ok((Some(now), _)) => node = now,
+                Err(failed) => tracing::debug!(node = %name, error = %failed, "the node cannot be read"),
+            }
+        }
+    }
+
+    /// The condition comes first: once the taint is off, nobody would look at the node again.
+    async fn open_as_seen(&self, node: &NodeView) -> Result<(), Failed> {
+        let target = Target { name: Some(node.id.name.as_str()), query: BY_US, ..Target::default() };
+        if let Some(patch) = self.condition(node) {
+            let body = Body::StrategicMerge(&patch);
+            match self.api.send::<_, IgnoredAny>(Call::PatchNodeStatus, target, body, self.soon()).await {
+                Ok(_) => {}
+                Err(failed) if self.is_worth_another_try(&failed) => return Err(failed),
+                Err(error) => tracing::warn!(node = %node.id.name, %error, "the condition cannot be set"),
+            }
+        }
+        let patch = PatchBuilder::new(node).take_off(self.gates()).build();
+        let body = Body::JsonPatch(&patch);
+        self.api.send::<_, IgnoredAny>(Call::PatchNode, target, body, self.soon()).await?;
+        Ok(())
+    }
+
+    /// A patch for the condition of a node that is opened without having passed.
+    fn condition(&self, node: &NodeView) -> Option<serde_json::Value> {
+        let known = node.condition.as_ref()?;
+        let mut verification = self.config.node_management.taints.iter();
+        let is_unverified = verification.any(|taint| node.position(taint).is_some());
+        let condition = Condition {
+            status: ConditionStatus::Unknown,
+            reason: REASON.to_owned(),
+            message: MESSAGE.to_owned(),
+        };
+        (is_unverified && *known != condition)
+            .then(|| objects::condition(&node.id, &condition, Some(known.status), self.now))
+    }
+
+    /// The taints of all gates.
+    fn gates(&self) -> impl Iterator<Item = &Taint> {
+        let startup = self.config.gates.iter().map(|gate| &gate.taint);
+        self.config.node_management.taints.iter().chain(startup)
+    }
+
+    fn gates_on(&self, node: &NodeView) -> Vec<Taint> {
+        self.gates().filter(|taint| node.position(taint).is_some()).cloned().collect()
+    }
+
+    /// Everything that a selector finds. A page that cannot be had is tried again, from the first one on.
+    async fn list<T: DeserializeOwned>(&self, call: Call, selector: &str) -> Result<Vec<T>, ReleaseError> {
+        loop {
+            let limit = self.soon().duration_since(Instant::now());
+            match self.api.all(call, selector, limit).await {
+                Err(failed) if self.is_worth_another_try(&failed) => sleep(PAUSE).await,
+                done => return done.map_err(|failed| ReleaseError::Failed { call, failed }),
+            }
+        }
+    }
+
+    /// When a request that is sent now is given up.
+    fn soon(&self) -> Instant {
+        self.deadline.min(Instant::now() + self.config.kubernetes.request_timeout())
+    }
+
+    fn has_time(&self) -> bool {
+        Instant::now() + PAUSE < self.deadline
+    }
+
+    fn is_worth_another_try(&self, failed: &Failed) -> bool {
+        let may_pass = match outcome(failed) {
+            Outcome::Done(_) => false,
+            // The server has forgotten where in a list we were.
+            Outcome::Refused(_) => failed.code() == Some(410),
+            Outcome::Conflict | Outcome::Unavailable | Outcome::Unknown => true,
+        };
+        may_pass && self.has_time()
+    }
+}
+
+/// What has ended does nothing any more.
+fn is_finished(pod: &SlimPod) -> bool {
+    matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
+}

@@ -1,0 +1,89 @@
+//! What the Helm chart repeats of the program: it must say the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use knr_core::config::Config;
+use knr_core::names;
+use serde_json::{Map, Value};
+
+fn chart(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/helm/kube-node-ready").join(path)
+}
+
+fn text_of(path: &str) -> String {
+    fs::read_to_string(chart(path)).unwrap()
+}
+
+/// What the schema of the values must hold in its `$defs`: that of the configuration, its root as `Config`.
+fn definitions() -> Value {
+    let schema = Config::schema();
+    // These belong to a file.
+    let is_of_file = |key: &String| ["$schema", "title", "$defs"].contains(&key.as_str());
+    let root: Map<String, Value> = entries(&schema).filter(|(key, _)| !is_of_file(key)).collect();
+    let config = ("Config".to_owned(), Value::Object(root));
+    Value::Object(std::iter::once(config).chain(entries(&schema["$defs"])).collect())
+}
+
+fn entries(object: &Value) -> impl Iterator<Item = (String, Value)> {
+    object.as_object().unwrap().clone().into_iter()
+}
+
+#[test]
+fn the_schema_of_the_configuration_in_that_of_the_values_is_up_to_date() {
+    let mut schema: Value = serde_json::from_str(&text_of("values.schema.json")).unwrap();
+    schema["$defs"] = definitions();
+    let text = format!("{schema:#}\n");
+    // `make generate` sets it.
+    if std::env::var_os("GENERATE").is_some() {
+        return fs::write(chart("values.schema.json"), text).unwrap();
+    }
+    assert!(
+        text_of("values.schema.json") == text,
+        "values.schema.json is not up to date: run `make generate` and commit it"
+    );
+}
+
+#[test]
+fn program_image_and_chart_have_one_version() {
+    let about: Value = serde_saphyr::from_str(&text_of("Chart.yaml")).unwrap();
+    for key in ["version", "appVersion"] {
+        assert_eq!(about[key], env!("CARGO_PKG_VERSION"), "{key} in Chart.yaml");
+    }
+}
+
+/// All names of ours that a text spells out.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && !"./-_".contains(c)).filter(|word| {
+        ["node-ready/", "startup.k8s.io/", "node-role.kubernetes.io/", "NodeReady"]
+            .iter()
+            .any(|beginning| word.starts_with(beginning))
+    })
+}
+
+#[test]
+fn names_in_the_chart_are_those_of_the_program() {
+    let ours = include_str!("../../../core/src/names.rs");
+    let templates = fs::read_dir(chart("templates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut count = 0;
+    for file in templates.chain([chart("values.yaml")]) {
+        let text = fs::read_to_string(&file).unwrap();
+        for name in names_in(&text) {
+            assert!(
+                ours.contains(&format!("{name:?}")),
+                "{}: nothing of ours is called {name}",
+                file.display()
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 5, "only {count} names were found");
+}
+
+#[test]
+fn the_network_policy_is_about_our_workers() {
+    let policy = text_of("templates/networkpolicy.yaml");
+    for (key, value) in names::WORKER_LABELS {
+        assert!(policy.contains(&format!("{key}: {value}\n")), "{key}: {value}");
+    }
+}

@@ -1,0 +1,183 @@
+//! `kube-node-ready release`: opens all our gates, when everything is uninstalled.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use knr_core::config::{Level, LogFormat, Selector, Taint};
+use knr_k8s::access::{self, Subject};
+use knr_k8s::api::{Api, Namespaces};
+use knr_k8s::calls::Who;
+use knr_k8s::release::{Fate, Release, Step, Summary};
+use tokio::time::Instant;
+
+use super::check::{BAD, FAINT, GOOD};
+use super::doctor::duration;
+use super::{Overrides, controller};
+use crate::exit;
+use crate::telemetry::{self, Output};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "No node is verified by this: its label stays as it is, and its condition says that it was opened without a \
+                        verdict. Taints of others are not touched. It may be run any number of times. Environment variables \
+                        of docs/config.md go before the file.\n\nExit codes: 0 all our gates are open, 1 something failed, 2 \
+                        the configuration is wrong, 3 a permission is missing."
+)]
+pub(crate) struct Args {
+    /// Configuration file: the gates are those that it names
+    #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Labels of the pods that must be gone first, because they would close again what is opened
+    #[arg(long, value_name = "LABELS")]
+    selector: Selector,
+    /// Kubeconfig [default: the pod's service account, or what kubectl would use]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of those pods [default: that of this pod, or kube-system]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// How long it may take in all
+    #[arg(long, value_name = "DURATION", default_value = "240s", value_parser = duration)]
+    timeout: Duration,
+}
+
+/// Opens all gates and prints what became of each node.
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let Args { config, selector, kubeconfig, namespace, timeout } = args;
+    let deadline = Instant::now() + timeout;
+    let config = Overrides::from_environment().load(config.as_deref())?.config;
+    telemetry::init(Level::Warn, Some(LogFormat::Console), Output::Stderr)?;
+    let agent = format!("kube-node-ready/{} (release)", knr_core::VERSION);
+    let named =
+        Some(PathBuf::from(&config.kubernetes.kubeconfig)).filter(|path| !path.as_os_str().is_empty());
+    let client = knr_k8s::connect::client(kubeconfig.or(named).as_deref(), &agent).await?;
+    let namespaces = Namespaces::of(&config, &namespace.unwrap_or_else(controller::own_namespace));
+    let workers = namespaces.workers.clone();
+    let release =
+        Release { api: Api::new(client, namespaces), config, selector, now: Timestamp::now(), deadline };
+    if !is_allowed(&release).await? {
+        return Ok(exit::FORBIDDEN.into());
+    }
+    let summary =
+        release.run(|step| anstream::print!("{}", line(step))).await.with_context(|| advice(&release))?;
+    anstream::print!("{}", end(&summary, &workers));
+    let is_done = summary.closed.is_empty() && summary.workers_left.is_empty();
+    Ok(if is_done { ExitCode::SUCCESS } else { exit::FAILED.into() })
+}
+
+/// Whether we may do all that we are going to do. Says what is missing, all at once.
+async fn is_allowed(release: &Release) -> Result<bool> {
+    let Release { api, config, .. } = release;
+    let limit = config.kubernetes.request_timeout();
+    let missing = match access::missing_of(api, config, Who::Release, &Subject::Ourselves, limit).await {
+        Ok(missing) => missing,
+        Err(error) if matches!(error.code(), Some(401 | 403)) => {
+            anstream::eprintln!("error: the API server does not accept who we are: {error}");
+            return Ok(false);
+        }
+        Err(error) => return Err(error).context("the API server cannot be asked for permissions"),
+    };
+    for right in &missing {
+        anstream::eprintln!("error: a permission is missing: {right}");
+    }
+    if !missing.is_empty() {
+        anstream::eprintln!("error: {}", advice(release));
+    }
+    Ok(missing.is_empty())
+}
+
+/// What a person does who cannot make this work.
+fn advice(release: &Release) -> String {
+    let management = &release.config.node_management;
+    let startup = release.config.gates.iter().map(|gate| &gate.taint);
+    let off: String = management.taints.iter().chain(startup).map(taken_off).collect();
+    format!("not all gates are open; run this again, or open them by hand: kubectl taint nodes --all{off}")
+}
+
+/// A taint as kubectl takes it off.
+fn taken_off(taint: &Taint) -> String {
+    format!(" {}:{}-", taint.key, taint.effect)
+}
+
+/// What happened, in a line.
+fn line(step: &Step) -> String {
+    match step {
+        Step::Waiting(pods) => {
+            format!("{FAINT}waiting until nobody closes nodes any more: {}{FAINT:#}\n", pods.join(", "))
+        }
+        Step::Abandoned(pods) => {
+            format!("{FAINT}waiting no longer, their node does not answer: {}{FAINT:#}\n", pods.join(", "))
+        }
+        Step::WorkerRemoved(pod) => format!("{FAINT}removed the worker {pod}{FAINT:#}\n"),
+        Step::Node(node, Fate::Opened(taints)) => {
+            let keys: Vec<&str> = taints.iter().map(|taint| taint.key.as_str()).collect();
+            format!("{GOOD}opened{GOOD:#}  {node}  without {}\n", keys.join(", "))
+        }
+        Step::Node(node, Fate::Gone) => format!("gone    {node}\n"),
+        Step::Node(node, Fate::Closed(closed)) => {
+            format!("{BAD}CLOSED{BAD:#}  {node}  {}\n", closed.why)
+        }
+    }
+}
+
+/// The sum of it, and what is left for a person to do.
+fn end(summary: &Summary, workers: &str) -> String {
+    let Summary { opened, without_gate, closed, workers_left } = summary;
+    let nodes = if *opened == 1 { "node" } else { "nodes" };
+    let mut text = format!("opened {opened} {nodes}, {without_gate} had no gate of ours\n");
+    if !closed.is_empty() {
+        let _ = writeln!(text, "{BAD}{} could not be opened{BAD:#}; by hand:", closed.len());
+    }
+    for node in closed {
+        let _ = writeln!(text, "  {}", node.by_hand());
+    }
+    if !workers_left.is_empty() {
+        let _ = writeln!(text, "{BAD}{} workers could not be removed{BAD:#}; by hand:", workers_left.len());
+    }
+    for (pod, why) in workers_left {
+        let _ = writeln!(text, "  kubectl delete pod --namespace {workers} {pod}  {FAINT}# {why}{FAINT:#}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use anstream::adapter::strip_str;
+    use knr_core::config::Config;
+    use knr_k8s::release::Closed;
+
+    use super::*;
+
+    fn taints() -> Vec<Taint> {
+        Config::default().node_management.taints
+    }
+
+    #[test]
+    fn a_line_says_what_became_of_a_node() {
+        let told = |fate: Fate| strip_str(&line(&Step::Node("n1".into(), fate))).to_string();
+        assert_eq!(told(Fate::Opened(taints())), "opened  n1  without node-ready/unverified\n");
+        assert_eq!(told(Fate::Gone), "gone    n1\n");
+        let closed = Closed { node: "n1".into(), taints: taints(), why: "no (403)".into() };
+        assert_eq!(told(Fate::Closed(closed)), "CLOSED  n1  no (403)\n");
+    }
+
+    #[test]
+    fn the_end_says_what_is_left_to_do() {
+        let summary = Summary { opened: 3, without_gate: 12, ..Summary::default() };
+        assert_eq!(end(&summary, "w"), "opened 3 nodes, 12 had no gate of ours\n");
+        let closed = vec![Closed { node: "n1".into(), taints: taints(), why: "no".into() }];
+        let workers_left = vec![("node-ready-worker-1".to_owned(), "no".to_owned())];
+        let summary = Summary { opened: 1, closed, workers_left, ..Summary::default() };
+        let expected = "opened 1 node, 0 had no gate of ours\n\
+                        1 could not be opened; by hand:\n\
+                        \x20 kubectl taint node n1 node-ready/unverified:NoSchedule-\n\
+                        1 workers could not be removed; by hand:\n\
+                        \x20 kubectl delete pod --namespace w node-ready-worker-1  # no\n";
+        assert_eq!(strip_str(&end(&summary, "w")).to_string(), expected);
+    }
+}
