@@ -39,6 +39,8 @@ that the templates look at are put in; all of them go before the file anyway, as
 {{- $account := printf "%s-worker" (include "kube-node-ready.fullname" .) }}
 {{- $worker := dict "image" $image "namespace" .Release.Namespace "serviceAccountName" $account }}
 {{- $config = merge $config (dict "worker" $worker) }}
+{{- /* A DaemonSet has no workers, but for the one that `helm test` makes next to it. */}}
+{{- if eq .Values.deploymentMode "daemonset" }}{{ $_ := set $config.worker "namespace" .Release.Namespace }}{{ end }}
 {{- with .Values.config.taintKey }}{{ $_ := set (first $config.nodeManagement.taints) "key" . }}{{ end }}
 {{- with .Values.config.verifiedLabel }}{{ $_ := set $config.nodeManagement.verifiedLabel "key" . }}{{ end }}
 {{- if kindIs "bool" .Values.config.enableMetrics }}{{ $_ := set $config.metrics "enabled" .Values.config.enableMetrics }}{{ end }}
@@ -75,6 +77,37 @@ that the templates look at are put in; all of them go before the file anyway, as
 {{ $variable }}: {{ $text | quote }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* What is mounted and read by all pods of the chart. Takes root, component, suffix and, for copies of their own, hook. */}}
+{{- define "kube-node-ready.configMaps" -}}
+{{- $name := include "kube-node-ready.fullname" .root }}
+{{- $metadata := dict
+  "namespace" .root.Release.Namespace
+  "labels" (include "kube-node-ready.labels" . | fromYaml)
+}}
+{{- with .hook }}{{ $_ := set $metadata "annotations" (include "kube-node-ready.hook" (dict "hook" . "weight" -5) | fromYaml) }}{{ end -}}
+# The configuration file.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ $name }}-file{{ .suffix }}
+  {{- toYaml $metadata | nindent 2 }}
+data:
+  config.yaml: |
+    {{- include "kube-node-ready.config" .root | nindent 4 }}
+---
+# Environment variables, which go before the file.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ $name }}-config{{ .suffix }}
+  {{- toYaml $metadata | nindent 2 }}
+data:
+  {{- with include "kube-node-ready.env" .root | trim }}
+  {{- . | nindent 2 }}
+  {{- else }} {}
+  {{- end }}
 {{- end }}
 
 {{/* Keys of the taints of all gates, as tolerations. By key alone, whatever the value and the effect. Takes the configuration. */}}
@@ -117,7 +150,7 @@ Takes root, who, name (what comes after the name of the account) and namespace (
 {{- $kind := empty .namespace | ternary "ClusterRole" "Role" }}
 {{- $home := .root.Release.Namespace }}
 {{- if eq .who "worker" }}{{ $home = (include "kube-node-ready.config" .root | fromYaml).worker.namespace }}{{ end }}
-{{- $hook := get (dict "release" "pre-delete" "doctor" "test") .who }}
+{{- $hook := get (dict "release" "post-delete" "doctor" "test") .who }}
 {{- $metadata := dict
   "name" (printf "%s-%s%s" (include "kube-node-ready.fullname" .root) .who .name)
   "labels" (include "kube-node-ready.labels" (dict "root" .root "component" .who) | fromYaml)
@@ -152,7 +185,7 @@ metadata:
 {{- end }}
 {{- end }}
 
-{{/* What runs one of our commands once, in a hook. Takes root, who and args. */}}
+{{/* What runs one of our commands once, in a hook. Takes root, who, args and the suffix of its ConfigMaps. */}}
 {{- define "kube-node-ready.hookPod" -}}
 {{- $root := .root }}
 {{- $config := include "kube-node-ready.config" $root | fromYaml -}}
@@ -191,10 +224,14 @@ containers:
       - {{ . | quote }}
       {{- end }}
     env:
+      - name: POD_NAME
+        valueFrom: {fieldRef: {fieldPath: metadata.name}}
+      - name: POD_UID
+        valueFrom: {fieldRef: {fieldPath: metadata.uid}}
       - name: POD_NAMESPACE
         valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
     envFrom:
-      - configMapRef: {name: {{ include "kube-node-ready.fullname" $root }}-config}
+      - configMapRef: {name: {{ include "kube-node-ready.fullname" $root }}-config{{ .suffix }}}
     resources:
       requests: {cpu: 50m, memory: 32Mi}
       limits: {memory: 128Mi}
@@ -204,7 +241,7 @@ containers:
       - {name: config, mountPath: /etc/kube-node-ready, readOnly: true}
 volumes:
   - name: config
-    configMap: {name: {{ include "kube-node-ready.fullname" $root }}-file}
+    configMap: {name: {{ include "kube-node-ready.fullname" $root }}-file{{ .suffix }}}
 {{- end }}
 
 {{/* "true" if a ValidatingAdmissionPolicy is to guard the account of the DaemonSet. */}}
