@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use knr_core::config::{Level, LogFormat, Selector, Taint};
+use knr_core::config::{Config, Level, LogFormat, Selector};
 use knr_k8s::access::{self, Subject};
 use knr_k8s::api::{Api, Namespaces};
 use knr_k8s::calls::Who;
@@ -63,8 +63,13 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     if !is_allowed(&release).await? {
         return Ok(exit::FORBIDDEN.into());
     }
-    let summary =
-        release.run(|step| anstream::print!("{}", line(step))).await.with_context(|| advice(&release))?;
+    let summary = match release.run(|step| anstream::print!("{}", line(step))).await {
+        Ok(summary) => summary,
+        Err(error) => {
+            anstream::eprintln!("error: {error}\n{}", advice(&release.config));
+            return Ok(exit::FAILED.into());
+        }
+    };
     anstream::print!("{}", end(&summary, &workers));
     let is_done = summary.closed.is_empty() && summary.workers_left.is_empty();
     Ok(if is_done { ExitCode::SUCCESS } else { exit::FAILED.into() })
@@ -86,22 +91,17 @@ async fn is_allowed(release: &Release) -> Result<bool> {
         anstream::eprintln!("error: a permission is missing: {right}");
     }
     if !missing.is_empty() {
-        anstream::eprintln!("error: {}", advice(release));
+        anstream::eprintln!("{}", advice(config));
     }
     Ok(missing.is_empty())
 }
 
-/// What a person does who cannot make this work.
-fn advice(release: &Release) -> String {
-    let management = &release.config.node_management;
-    let startup = release.config.gates.iter().map(|gate| &gate.taint);
-    let off: String = management.taints.iter().chain(startup).map(taken_off).collect();
-    format!("not all gates are open; run this again, or open them by hand: kubectl taint nodes --all{off}")
-}
-
-/// A taint as kubectl takes it off.
-fn taken_off(taint: &Taint) -> String {
-    format!(" {}:{}-", taint.key, taint.effect)
+/// What a person does who cannot make this work. One taint at a time: kubectl changes no node that lacks one of several.
+fn advice(config: &Config) -> String {
+    let startup = config.gates.iter().map(|gate| &gate.taint);
+    let taints = config.node_management.taints.iter().chain(startup);
+    let off = taints.map(|taint| format!("\n  kubectl taint nodes --all {}:{}-", taint.key, taint.effect));
+    format!("not all gates are open; run this again, or open them by hand:{}", off.collect::<String>())
 }
 
 /// What happened, in a line.
@@ -148,7 +148,7 @@ fn end(summary: &Summary, workers: &str) -> String {
 #[cfg(test)]
 mod tests {
     use anstream::adapter::strip_str;
-    use knr_core::config::Config;
+    use knr_core::config::Taint;
     use knr_k8s::release::Closed;
 
     use super::*;
@@ -164,6 +164,15 @@ mod tests {
         assert_eq!(told(Fate::Gone), "gone    n1\n");
         let closed = Closed { node: "n1".into(), taints: taints(), why: "no (403)".into() };
         assert_eq!(told(Fate::Closed(closed)), "CLOSED  n1  no (403)\n");
+    }
+
+    #[test]
+    fn a_person_can_do_it_by_hand() {
+        let config = Config::parse("gates: [{name: startup}]").unwrap();
+        let expected = "not all gates are open; run this again, or open them by hand:\n\
+                        \x20 kubectl taint nodes --all node-ready/unverified:NoSchedule-\n\
+                        \x20 kubectl taint nodes --all startup.k8s.io/initializing:NoSchedule-";
+        assert_eq!(advice(&config), expected);
     }
 
     #[test]
