@@ -7,7 +7,7 @@ use crate::page::Page;
 use crate::root;
 use crate::schema::Values;
 
-const PROGRAM: &str = "kube-node-ready";
+const NAME: &str = "kube-node-ready";
 const IMAGE: &str = "ghcr.io/kube-node-ready/kube-node-ready";
 
 /// All commands of a page, each as its words.
@@ -70,7 +70,7 @@ pub(crate) fn unknown_targets(page: &Page, known: &BTreeSet<String>) -> Vec<Stri
 
 /// The arguments of our program in a command: called by its name, or in a pod of its image.
 fn arguments(words: &[String]) -> Option<&[String]> {
-    if words[0].rsplit('/').next() == Some(PROGRAM) {
+    if words[0].rsplit('/').next() == Some(NAME) {
         return Some(&words[1..]);
     }
     let is_pod = words[0] == "kubectl" && words.iter().any(|word| word.starts_with(IMAGE));
@@ -84,7 +84,7 @@ pub(crate) fn rejected(page: &Page, program: &str) -> Vec<String> {
         let arguments = arguments(words).filter(|arguments| !arguments.is_empty())?;
         let run = Command::new(program).env_clear().args(arguments).arg("--help").output().unwrap();
         let why = String::from_utf8_lossy(&run.stderr).lines().next().unwrap_or_default().to_owned();
-        (!run.status.success()).then(|| format!("{PROGRAM} {}: {why}", arguments.join(" ")))
+        (!run.status.success()).then(|| format!("{NAME} {}: {why}", arguments.join(" ")))
     };
     commands(page).iter().filter_map(is_rejected).collect()
 }
@@ -141,7 +141,7 @@ fn arguments_that_the_program_does_not_take_are_found() {
         "`kube-node-ready check`, `kube-node-ready chekc`\n\n```sh\nkube-node-ready check --node <node> --verbose | less\n\
          bin/kube-node-ready check --nod x\nkubectl run x --image ghcr.io/kube-node-ready/kube-node-ready:1 -- check --verbos\n```\n",
     );
-    let found = rejected(&page, env!("CARGO_BIN_EXE_kube-node-ready"));
+    let found = rejected(&page, crate::PROGRAM);
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
