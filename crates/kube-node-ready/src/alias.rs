@@ -6,12 +6,12 @@ use std::path::Path;
 /// Subcommands that have a name of their own.
 const SUBCOMMANDS: [&str; 2] = ["controller", "worker"];
 
-/// Puts the subcommand that the name of the program stands for in front of the arguments.
+/// Puts the subcommand that the name of the program stands for in front of the arguments, after the name it then has.
 pub(crate) fn resolve(mut words: Vec<OsString>) -> Vec<OsString> {
     let name = words.first().and_then(|word| Path::new(word).file_name()?.to_str());
     let meant = name.and_then(|name| name.strip_prefix("kube-node-ready-"));
     if let Some(subcommand) = SUBCOMMANDS.into_iter().find(|known| meant == Some(known)) {
-        words.insert(1, subcommand.into());
+        words.splice(..1, ["kube-node-ready".into(), subcommand.into()]);
     }
     words
 }
@@ -27,11 +27,9 @@ mod tests {
 
     #[test]
     fn the_name_of_the_program_can_stand_for_a_subcommand() {
-        assert_eq!(
-            resolved("/bin/kube-node-ready-controller --dry-run"),
-            "/bin/kube-node-ready-controller controller --dry-run"
-        );
-        assert_eq!(resolved("kube-node-ready-worker"), "kube-node-ready-worker worker");
+        let controller = resolved("/bin/kube-node-ready-controller --dry-run");
+        assert_eq!(controller, "kube-node-ready controller --dry-run");
+        assert_eq!(resolved("kube-node-ready-worker"), "kube-node-ready worker");
     }
 
     #[test]

@@ -30,4 +30,12 @@ mod tests {
         assert_eq!(describe("0.1.0", commit, None), "0.1.0 (commit 1a2b3c4)");
         assert_eq!(describe("0.1.0", None, None), "0.1.0");
     }
+
+    #[test]
+    fn the_changelog_begins_with_this_version() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../CHANGELOG.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let newest = text.lines().find_map(|line| line.strip_prefix("## ")).unwrap();
+        assert_eq!(newest.split(' ').next(), Some(env!("CARGO_PKG_VERSION")));
+    }
 }

@@ -153,7 +153,7 @@ mod tests {
     fn each_subcommand_says_its_version_too() {
         for (words, name) in [
             (&["kube-node-ready", "--version"][..], "kube-node-ready"),
-            (&["kube-node-ready-controller", "controller", "--version"], "kube-node-ready-controller"),
+            (&["kube-node-ready", "controller", "--version"], "kube-node-ready-controller"),
         ] {
             let said = Cli::try_parse_from(words).unwrap_err().to_string();
             assert_eq!(said, format!("{name} {}\n", *version::LONG));
