@@ -181,8 +181,8 @@ impl Doctor {
         tokio::select! {
             biased;
             () = ended => Err(Trouble::Stopped),
-            taken = step => Ok(taken?),
             () = sleep_until(self.deadline) => Err(Trouble::Late),
+            taken = step => Ok(taken?),
         }
     }
 }

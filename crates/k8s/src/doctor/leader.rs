@@ -27,7 +27,8 @@ enum Sight {
 impl Doctor {
     /// A lease that is renewed changes. Times in it are those of another clock and say nothing to us.
     pub(super) async fn leader(&self) -> Result<Finding, Failed> {
-        let until = Instant::now() + self.config().leader_election.lease_duration() + SPARE;
+        let term = self.config().leader_election.lease_duration() + SPARE;
+        let until = self.deadline.min(Instant::now() + term);
         let mut before: Option<MicroTime> = None;
         loop {
             let lease = self.lease().await?;
@@ -37,7 +38,7 @@ impl Doctor {
                 Sight::Held(pod) if before.is_some() && renewed != before => {
                     return Ok(Finding::good(format!("{pod} leads and renews its lease")));
                 }
-                sight if Instant::now() >= until => return Ok(self.no_leader(&sight)),
+                sight if Instant::now() + PAUSE >= until => return Ok(self.no_leader(&sight)),
                 Sight::None | Sight::Free | Sight::Foreign(_) | Sight::Held(_) => {}
             }
             before = before.or(renewed);

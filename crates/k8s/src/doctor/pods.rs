@@ -82,7 +82,12 @@ impl Pod {
             let scheduled = Condition::find(conditions.as_ref(), "PodScheduled")?;
             (scheduled.status == "False").then(|| told("scheduler", &scheduled.reason, &scheduled.message))
         };
-        container.or_else(unscheduled).unwrap_or_else(|| "it runs and is not ready: see its log".to_owned())
+        let unready = || {
+            let ready =
+                Condition::find(conditions.as_ref(), "Ready").filter(|ready| !ready.reason.is_empty())?;
+            Some(told("kubelet", &ready.reason, &ready.message))
+        };
+        container.or_else(unscheduled).or_else(unready).unwrap_or_else(|| "nobody says why".to_owned())
     }
 }
 
@@ -93,10 +98,10 @@ fn told(who: &str, reason: &str, message: &str) -> String {
 
 impl Doctor {
     pub(super) async fn pods(&self) -> Result<Finding, Failed> {
-        let until = Instant::now() + PATIENCE;
+        let until = self.deadline.min(Instant::now() + PATIENCE);
         loop {
             let found = self.pods_now().await?;
-            if found.is_ok() || Instant::now() >= until {
+            if found.is_ok() || Instant::now() + PAUSE >= until {
                 return Ok(found);
             }
             sleep(PAUSE).await;
@@ -117,7 +122,7 @@ impl Doctor {
         }
         let not_ready: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_ready()).collect();
         if not_ready.is_empty() {
-            return Ok(Finding::good(format!("all are ready: {}", pods.len())));
+            return Ok(Finding::good(format!("pods: {}, all ready", pods.len())));
         }
         let lines = not_ready.iter().map(|pod| format!("{}: {}", pod.metadata.name, pod.why())).collect();
         let found = Finding::failed(format!("{} of {} pods are not ready", not_ready.len(), pods.len()));

@@ -191,7 +191,23 @@ async fn a_pod_that_is_not_ready_is_named() {
     let (found, _) = Cluster { pods, ..Cluster::default() }.find(Step::Pods).await;
     assert_eq!((found.is_ok(), found.detail.as_str()), (false, "1 of 2 pods are not ready"));
     assert_eq!(found.lines, ["c-2: controller: CrashLoopBackOff (back-off 10s)"]);
+    let mut probed = pod("c-1", "False", &json!({ "running": {} }));
+    probed["status"]["conditions"][0]["reason"] = json!("ContainersNotReady");
+    let (found, _) = Cluster { pods: vec![probed], ..Cluster::default() }.find(Step::Pods).await;
+    assert_eq!(found.lines, ["c-1: kubelet: ContainersNotReady"]);
     assert!(Cluster::default().find(Step::Pods).await.0.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_seen_is_told_even_if_there_is_little_time() {
+    let pods = vec![pod("c-1", "False", &Value::Null)];
+    let server = Cluster { pods, renews: false, ..Cluster::default() }.serve();
+    let mut doctor = doctor(&server, installation());
+    for (step, seen) in [(Step::Pods, "1 of 1 pods are not ready"), (Step::Leader, "does not renew it")] {
+        doctor.deadline = Instant::now() + Duration::from_secs(5);
+        let found = doctor.take(step, pending()).await;
+        assert!(found.detail.ends_with(seen), "{found:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,10 +39,10 @@ pub(crate) struct Args {
     /// How it is installed
     #[arg(long, value_enum, default_value_t = Kind::Controller)]
     mode: Kind,
-    /// Service account of the controller or the `DaemonSet`
+    /// Service account of what is installed
     #[arg(long, value_name = "NAME")]
     account: String,
-    /// Labels of the pods of the controller or the `DaemonSet`
+    /// Labels of its pods
     #[arg(long, value_name = "LABELS")]
     selector: Selector,
     /// Node on which a worker is tried [default: one that is Ready, if possible verified]
