@@ -66,7 +66,7 @@ advisories: setup $(DENY) ## check dependencies against the advisory database, w
 .PHONY: test-unit
 test-unit: setup ## run the tests that need no cluster
 	$(CARGO) test --workspace --lib --bins --examples
-	$(CARGO) test -p knr-core -p knr-sim --test '*'
+	$(CARGO) test -p knr-core -p knr-sim -p knr-k8s -p kube-node-ready --test '*'
 	$(CARGO) test --workspace --doc
 
 # First the quick tests. What they do not notice goes to the laws and the simulation as well, which take a minute
@@ -119,13 +119,13 @@ build-all: build-controller build-worker ## build the program, with all its name
 
 .PHONY: binary
 binary: binary-$(ARCH) ## build the product as it is shipped: one static program, in dist/
-	@ln -sfn $(ARCH)/kube-node-ready dist/kube-node-ready
 	@ls -lhL dist/kube-node-ready
 
 .PHONY: binary-amd64 binary-arm64
 binary-amd64 binary-arm64: binary-%: setup setup-musl-%
 	$(STAMP) $(BUILD) --target $(MUSL_$*) --profile dist
 	@install -D target/$(MUSL_$*)/dist/kube-node-ready dist/$*/kube-node-ready
+	@$(if $(filter $(ARCH),$*),ln -sfn $*/kube-node-ready dist/kube-node-ready)
 
 .PHONY: image
 image: image-$(ARCH) ## build the image, as an archive in dist/, with docker, podman or buildah (VERSION=1.0.0)
