@@ -31,8 +31,8 @@ BUILD := $(CARGO) build -p kube-node-ready
 # What a build that is to be shipped says of itself. VERSION=1.0.0 gives it another version than the source has.
 IMAGE = ghcr.io/kube-node-ready/kube-node-ready:$(IMAGE_VERSION)
 IMAGE_VERSION = $(or $(VERSION),$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml))
-COMMIT_HASH ?= $(shell git describe --always --dirty --abbrev=7 --exclude='*' 2>/dev/null)
-BUILD_DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null)
+COMMIT_HASH := $(or $(COMMIT_HASH),$(shell git describe --always --dirty --abbrev=7 --exclude='*' 2>/dev/null))
+BUILD_DATE := $(or $(BUILD_DATE),$(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null))
 STAMP = $(if $(VERSION),KUBE_NODE_READY_VERSION='$(VERSION)') \
   $(if $(COMMIT_HASH),KUBE_NODE_READY_COMMIT='$(COMMIT_HASH)') \
   $(if $(BUILD_DATE),KUBE_NODE_READY_BUILD_DATE='$(BUILD_DATE)')
