@@ -28,7 +28,7 @@ pub enum Fact {
     /// A worker as it is.
     Worker(WorkerView, Source),
     /// A worker is gone. The name is that of its node.
-    WorkerGone(WorkerRef, NodeName, Version),
+    WorkerGone(WorkerRef, NodeName, Version, Source),
     /// All workers there are.
     Workers(Vec<WorkerView>, Version),
     /// A possible init pod as it is. All of them come from one watch, in the order of their versions.
@@ -101,7 +101,7 @@ pub struct NodeEntry {
     pub vanished: Option<Stamp>,
     /// Since when what init pods show may be from before a restart of the node. That is so when a restart is seen,
     /// and when the node was there before us; not for a node that we saw join.
-    pub doubt: Option<Timestamp>,
+    pub doubt: Option<Doubt>,
     /// When a restart of the node was last seen.
     pub restart_seen: Option<Timestamp>,
     /// Possible init pods on the node.
@@ -110,14 +110,24 @@ pub struct NodeEntry {
     pub occupancy: Option<(Occupancy, Timestamp)>,
 }
 
+/// Doubt whether what init pods show is from before a restart of their node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubt {
+    /// When it arose.
+    pub since: Timestamp,
+    /// The version of the node that raised it. What became of a pod before is told late, and dispels nothing. Where nodes
+    /// and pods are not kept in one store, versions say nothing about before and after; then only time dispels it for sure.
+    pub version: Version,
+}
+
 impl NodeEntry {
-    fn begin_to_doubt(&mut self, now: Timestamp) {
-        self.doubt = Some(now);
+    fn begin_to_doubt(&mut self, version: Version, now: Timestamp) {
+        self.doubt = Some(Doubt { since: now, version });
         self.init_pods.values_mut().for_each(|pod| pod.restarted = false);
     }
 
     /// A node is seen for the first time.
-    fn meet(&mut self, sight: Sight, now: Timestamp) {
+    fn meet(&mut self, version: Version, sight: Sight, now: Timestamp) {
         self.seen = now;
         self.occupancy = None;
         self.vanished = None;
@@ -126,7 +136,7 @@ impl NodeEntry {
         // Pods that were there before it: then this is not its beginning, whatever the watch tells.
         let is_beginning = sight == Sight::Told && self.init_pods.is_empty();
         if !is_beginning {
-            self.begin_to_doubt(now);
+            self.begin_to_doubt(version, now);
         }
         // What was all there before us may be as it should be. What we came upon otherwise is not to be relied on.
         if !is_beginning && sight != Sight::Listed {
@@ -273,7 +283,7 @@ impl World {
             Fact::NodeGone(id, version) => self.node_gone(&id, version),
             Fact::Nodes(views, version) => self.nodes(views, version, now),
             Fact::Worker(view, source) => self.worker(view, source, now),
-            Fact::WorkerGone(id, node, version) => self.worker_gone(&id, &node, version),
+            Fact::WorkerGone(id, node, version, source) => self.worker_gone(&id, &node, version, source),
             Fact::Workers(views, version) => self.workers(views, version, now),
             Fact::InitPod(view) => self.init_pod(view, now),
             Fact::InitPodGone(uid, host, version) => self.init_pod_gone(&uid, &host, version),

@@ -180,9 +180,16 @@ fn worker(pod: SlimWorker) -> Vec<Fact> {
     pod.view().map(|view| Fact::Worker(view, Source::Answer)).into_iter().collect()
 }
 
-/// A pod without a node to end it is gone at once and answered as it last was; nothing is known of it any more then.
+/// A pod that has ended, or has no node to end it, is gone at once and answered as it last was.
 fn removed(pod: SlimWorker) -> Vec<Fact> {
-    if pod.metadata.deletion_timestamp.is_some() { worker(pod) } else { Vec::new() }
+    if pod.metadata.deletion_timestamp.is_some() {
+        return worker(pod);
+    }
+    let version = pod.metadata.version();
+    let gone = pod.identity();
+    gone.map(|(id, stamp)| Fact::WorkerGone(id, stamp.node.name, version, Source::Answer))
+        .into_iter()
+        .collect()
 }
 
 fn settle(done: Facts) -> Outcome {

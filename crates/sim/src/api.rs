@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use knr_core::action::{Action, worker_name};
-use knr_core::ids::{Uid, Version, WorkerRef};
+use knr_core::ids::{NodeName, Uid, Version, WorkerRef};
 use knr_core::view::{ConditionStatus, InitPodView, LedgerView, NodeView, Stage, WorkerView};
 use knr_core::world::{Fact, Source};
 use serde_json::{Value, json};
@@ -207,6 +207,11 @@ impl Api {
             None => Err(Refusal::NotFound),
             Some(worker) if worker.id != *id => Err(Refusal::Conflict),
             Some(worker) if worker.leaving => Ok(()),
+            // Nothing is left to be ended.
+            Some(worker) if matches!(worker.stage, Stage::Ended(_)) => {
+                self.remove_worker(id);
+                Ok(())
+            }
             Some(_) => {
                 self.change_worker(id, |worker| worker.leaving = true);
                 Ok(())
@@ -267,8 +272,9 @@ impl Api {
                 Ok(vec![Fact::Worker(worker, Source::Answer)])
             }
             Action::RemoveWorker { worker, .. } => {
+                let node = self.workers.get(&worker.name).map(|known| known.stamp.node.name.clone());
                 self.delete_worker(worker)?;
-                Ok(self.worker_fact(worker))
+                Ok(node.map(|node| self.removed_worker(worker, node)).into_iter().collect())
             }
             Action::OpenGate { node, patch, .. }
             | Action::CloseGate { node, patch, .. }
@@ -313,9 +319,11 @@ impl Api {
         }
     }
 
-    fn worker_fact(&self, id: &WorkerRef) -> Vec<Fact> {
-        let worker = self.workers.get(&id.name).filter(|worker| worker.id == *id);
-        worker.map(|worker| Fact::Worker((**worker).clone(), Source::Answer)).into_iter().collect()
+    fn removed_worker(&self, id: &WorkerRef, node: NodeName) -> Fact {
+        match self.workers.get(&id.name).filter(|worker| worker.id == *id) {
+            Some(leaving) => Fact::Worker((**leaving).clone(), Source::Answer),
+            None => Fact::WorkerGone(id.clone(), node, Version(self.version), Source::Answer),
+        }
     }
 }
 

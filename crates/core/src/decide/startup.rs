@@ -44,7 +44,7 @@ impl Startup {
 /// Until when what the pods show could still be from before a restart of the node: the kubelet tells of the restart
 /// first and of its pods later. By the next sweep it has.
 fn doubtful_until(subject: &Subject<'_>, gate: &StartupGate) -> Option<Timestamp> {
-    let settled = subject.entry.doubt? + subject.cx.config.reconciliation.interval() + AFTER_SWEEP;
+    let settled = subject.entry.doubt?.since + subject.cx.config.reconciliation.interval() + AFTER_SWEEP;
     let mut pods = subject.entry.init_pods.values().filter(|pod| counts(subject, gate, &pod.view));
     (subject.cx.now < settled && pods.any(|pod| !pod.restarted)).then_some(settled)
 }

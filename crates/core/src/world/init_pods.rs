@@ -27,16 +27,22 @@ impl World {
         self.touched.insert(view.host.clone());
         let entry = self.entries.entry(view.host.clone()).or_default();
         let may_be_late = entry.restart_seen.is_some_and(|at| now < at + LATE);
+        let in_doubt = entry.doubt.is_some_and(|doubt| now < doubt.since + LATE);
+        let is_older = entry.doubt.is_some_and(|doubt| view.version <= doubt.version);
         let pods = &mut entry.init_pods;
-        let restarted = pods
-            .get(&view.uid)
-            .is_some_and(|known| known.restarted || known.view.containers != view.containers);
         let known = pods.remove(&view.uid);
-        // Also what is seen together with the new containers: it may have been there before them.
-        let is_first_sight = !known.as_ref().is_some_and(|known| known.restarted);
-        let mut outlived = known.map(|known| known.outlived).unwrap_or_default();
+        let is_anew =
+            known.as_ref().is_some_and(|known| known.view.containers != view.containers && !is_older);
+        let was_restarted = known.as_ref().is_some_and(|known| known.restarted);
+        let restarted = was_restarted || is_anew;
+        let (before, mut outlived) =
+            known.map(|known| (known.view.annotations, known.outlived)).unwrap_or_default();
+        if in_doubt && is_anew && !was_restarted {
+            outlived.extend(before);
+        }
         outlived.retain(|key, value| view.annotations.get(key) == Some(value));
-        if may_be_late && is_first_sight {
+        // Also what is seen together with the new containers: it may have been there before them.
+        if may_be_late && !was_restarted {
             outlived.extend(view.annotations.clone());
         }
         pods.insert(view.uid.clone(), SeenInitPod { view, restarted, outlived });

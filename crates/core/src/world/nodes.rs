@@ -42,12 +42,12 @@ impl World {
         match &entry.view {
             Some(known) if known.id.uid == view.id.uid => {
                 if known.boot != view.boot {
-                    entry.begin_to_doubt(now);
+                    entry.begin_to_doubt(view.version, now);
                     entry.see_restart(now);
                 }
             }
             _ => {
-                entry.meet(sight, now);
+                entry.meet(view.version, sight, now);
             }
         }
         self.touched.insert(view.id.name.clone());

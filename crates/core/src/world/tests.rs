@@ -81,7 +81,7 @@ fn node_gone(version: u64) -> Fact {
 }
 
 fn worker_gone(pod: &str, version: u64) -> Fact {
-    Fact::WorkerGone(worker(pod, 1).id, "n1".into(), Version(version))
+    Fact::WorkerGone(worker(pod, 1).id, "n1".into(), Version(version), Source::Watch)
 }
 
 fn pod_gone(version: u64) -> Fact {
@@ -250,6 +250,16 @@ fn an_answer_to_a_write_says_nothing_about_what_the_watch_has_told() {
 }
 
 #[test]
+fn an_answer_that_a_worker_is_gone_is_believed_and_says_nothing_else() {
+    let other = WorkerView { version: Version(4), ..other_worker() };
+    let mut world = knowing(vec![watched_worker(other.clone())]);
+    world.learn(Fact::WorkerGone(other.id, "n2".into(), Version(10), Source::Answer), at(2));
+    assert_eq!(world.live_workers(), 0);
+    world.learn(watched_worker(worker("w", 8)), at(2));
+    assert_eq!(known(&world), [None, Some(8), None]);
+}
+
+#[test]
 fn the_watch_has_told_everything_up_to_what_it_tells() {
     let mut world = knowing(vec![
         watched(node_named("n2", "b", 10)),
@@ -282,7 +292,7 @@ fn live_workers_and_comparisons_are_counted() {
     reference.stage = Stage::Ended(Ending::DeadlineExceeded);
     world.learn(watched_worker(reference.clone()), at(2));
     assert_eq!(counts(&world), (1, 1), "a comparison that has ended is still one");
-    world.learn(Fact::WorkerGone(reference.id, "n2".into(), Version(8)), at(2));
+    world.learn(Fact::WorkerGone(reference.id, "n2".into(), Version(8), Source::Watch), at(2));
     assert_eq!(counts(&world), (1, 0));
     world.learn(worker_gone("w", 9), at(2));
     assert_eq!(counts(&world), (0, 0));
@@ -420,6 +430,40 @@ fn what_new_containers_say_after_they_were_seen_is_new() {
         world.learn(Fact::InitPod(InitPodView { containers: "second".to_owned(), ..seen }), at(3));
         assert_eq!(outlived(&world, "p"), expected);
     }
+}
+
+/// The only init pod, with other containers than before.
+fn with_new_containers(version: u64, said: &[(&str, &str)]) -> Fact {
+    let Fact::InitPod(seen) = saying("p", version, said) else { unreachable!() };
+    Fact::InitPod(InitPodView { containers: "second".to_owned(), ..seen })
+}
+
+#[test]
+fn what_the_containers_before_said_says_nothing_if_we_came_in_between() {
+    let mut world = knowing(vec![saying("p", 2, &[("k", "v")]), Fact::Nodes(vec![node("a", 3)], Version(3))]);
+    world.learn(with_new_containers(4, &[("k", "v"), ("l", "v")]), at(2));
+    assert_eq!(outlived(&world, "p"), ["k=v"]);
+    world.learn(with_new_containers(5, &[("k", "w")]), at(3));
+    assert_eq!(outlived(&world, "p"), [""; 0]);
+}
+
+#[test]
+fn containers_that_are_replaced_long_after_we_came_are_believed() {
+    let mut world = knowing(vec![saying("p", 2, &[("k", "v")]), Fact::Nodes(vec![node("a", 3)], Version(3))]);
+    world.learn(with_new_containers(4, &[("k", "v")]), at(62));
+    assert_eq!(outlived(&world, "p"), [""; 0]);
+}
+
+#[test]
+fn what_is_told_late_of_containers_dispels_no_doubt() {
+    let is_restarted = |told: u64| {
+        let mut world = knowing(vec![watched(node("a", 1)), Fact::InitPod(pod("p", 2))]);
+        world.learn(restarted(5), at(2));
+        world.learn(with_new_containers(told, &[]), at(3));
+        world.entry(&"n1".into()).unwrap().init_pods[&"p".into()].restarted
+    };
+    assert!(!is_restarted(5), "that was before the restart of the node");
+    assert!(is_restarted(6));
 }
 
 #[test]

@@ -47,8 +47,10 @@ impl World {
         self.touched.insert(name);
     }
 
-    pub(super) fn worker_gone(&mut self, id: &WorkerRef, node: &NodeName, version: Version) {
-        self.latest.workers = self.latest.workers.max(version);
+    pub(super) fn worker_gone(&mut self, id: &WorkerRef, node: &NodeName, version: Version, source: Source) {
+        if source == Source::Watch {
+            self.latest.workers = self.latest.workers.max(version);
+        }
         let entry = self.entries.get(node);
         let known = entry.and_then(|entry| entry.workers.get(&id.name));
         if known.is_some_and(|known| known.view.id == *id && known.view.version <= version) {

@@ -104,7 +104,7 @@ impl Cluster {
     /// Removes a worker and says so.
     pub(crate) fn worker_gone(&mut self, worker: &str) -> Option<Fact> {
         let gone = self.workers.remove(worker)?;
-        Some(Fact::WorkerGone(gone.id, gone.stamp.node.name, self.tick()))
+        Some(Fact::WorkerGone(gone.id, gone.stamp.node.name, self.tick(), Source::Watch))
     }
 
     /// Carries out one write.

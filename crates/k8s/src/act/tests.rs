@@ -176,7 +176,10 @@ async fn answers_bring_facts() {
         why: Removal::Spent,
     };
     let (done, server) = outcome(&remove, vec![Answer::Json(200, pod.clone())]).await;
-    assert_eq!(done, Outcome::Done(Vec::new()), "gone at once: nothing is known of it any more");
+    let Outcome::Done(facts) = done else { panic!() };
+    assert!(
+        matches!(&facts[..], [Fact::WorkerGone(_, node, _, Source::Answer)] if *node == stamp().node.name)
+    );
     assert_eq!(server.received()[0].body["preconditions"], json!({ "uid": "wu" }));
     pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let (done, _) = outcome(&remove, vec![Answer::Json(200, pod)]).await;

@@ -209,7 +209,7 @@ impl Observed for SlimWorker {
 
     fn gone(self, _: &mut Memory) -> Option<Fact> {
         let (id, stamp) = self.identity()?;
-        Some(Fact::WorkerGone(id, stamp.node.name, self.metadata.version()))
+        Some(Fact::WorkerGone(id, stamp.node.name, self.metadata.version(), Source::Watch))
     }
 }
 

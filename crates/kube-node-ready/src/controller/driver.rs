@@ -10,6 +10,7 @@ use knr_core::world::Fact;
 use knr_k8s::lease::Leadership;
 use knr_web::{Health, Leader, Metrics, Vital, WorkerCounts};
 use tokio::sync::{mpsc, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -83,12 +84,22 @@ impl Driver {
                 _ = inputs.facts.recv_many(&mut facts, BATCH) => self.learn(&mut facts),
                 () = sleep_until(wake) => {}
             }
-            while let Ok(answer) = inputs.answers.try_recv() {
-                self.settle(answer);
-            }
+            self.take_all(&mut inputs).await;
             self.turn();
         }
         self.finish(inputs).await
+    }
+
+    /// Takes what came together with the first of it: decisions need all of it, and one turn costs as much as another.
+    async fn take_all(&mut self, inputs: &mut Inputs) {
+        yield_now().await;
+        for _ in 0..BATCH {
+            let Ok(fact) = inputs.facts.try_recv() else { break };
+            self.engine.learn(fact, self.clock.now());
+        }
+        while let Ok(answer) = inputs.answers.try_recv() {
+            self.settle(answer);
+        }
     }
 
     fn learn(&mut self, facts: &mut Vec<Fact>) {

@@ -111,7 +111,8 @@ impl Change {
             (Object::Node(node), true) => Fact::NodeGone(observe::node(node).id, self.version),
             (Object::Worker(worker), false) => Fact::Worker((**worker).clone(), Source::Watch),
             (Object::Worker(worker), true) => {
-                Fact::WorkerGone(worker.id.clone(), worker.stamp.node.name.clone(), self.version)
+                let node = worker.stamp.node.name.clone();
+                Fact::WorkerGone(worker.id.clone(), node, self.version, Source::Watch)
             }
             (Object::InitPod(pod), false) => Fact::InitPod((**pod).clone()),
             (Object::InitPod(pod), true) => {
