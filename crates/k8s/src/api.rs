@@ -238,14 +238,16 @@ impl Api {
 }
 
 fn encode<B: Serialize>(body: &Body<'_, B>) -> serde_json::Result<(Option<&'static str>, Vec<u8>)> {
-    Ok(match *body {
-        Body::Nothing => (None, Vec::new()),
-        Body::Json(value) => (Some("application/json"), serde_json::to_vec(value)?),
-        Body::JsonPatch(value) => (Some("application/json-patch+json"), serde_json::to_vec(value)?),
-        Body::StrategicMerge(value) => {
-            (Some("application/strategic-merge-patch+json"), serde_json::to_vec(value)?)
-        }
-    })
+    let (kind, value) = match *body {
+        Body::Nothing => return Ok((None, Vec::new())),
+        Body::Json(value) => ("application/json", value),
+        Body::JsonPatch(value) => ("application/json-patch+json", value),
+        Body::StrategicMerge(value) => ("application/strategic-merge-patch+json", value),
+    };
+    // What most requests need, so that it need not grow time and again.
+    let mut text = Vec::with_capacity(2048);
+    serde_json::to_writer(&mut text, value)?;
+    Ok((Some(kind), text))
 }
 
 /// Sends a request and reads the answer.

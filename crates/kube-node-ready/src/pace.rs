@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Nobody waits for what is under way: far below what anybody would notice.
 const UNHURRIED: Duration = Duration::from_millis(20);
 /// About as long as an API server takes to answer, and to show the change to its watchers in a few pieces.
-const ANSWERED: Duration = Duration::from_millis(5);
+const ANSWERED: Duration = Duration::from_millis(8);
 
 static IS_UNHURRIED: AtomicBool = AtomicBool::new(false);
 static HAS_SENT: AtomicBool = AtomicBool::new(false);
