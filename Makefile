@@ -42,8 +42,12 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 .PHONY: demo
-demo: setup ## show, on a real cluster, the problem this project solves (KEEP=1 leaves the cluster up)
-	@$(CARGO) run --quiet -p lab --example demo
+demo: setup setup-musl ## install the chart on a real cluster and see nodes open, fail and recover (KEEP=1 leaves the cluster up)
+	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: nodes are made of Linux namespaces"; exit 1; }
+	@$(LAB) build
+	@$(BUILD) --quiet --target $(MUSL) --profile e2e
+	@KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready \
+	  $(CARGO) run --quiet -p knr-e2e --example demo
 
 .PHONY: test
 test: lint deny test-unit test-lab test-e2e ## install what is missing and run everything: format, lints, licences, all tests

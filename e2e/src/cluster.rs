@@ -44,14 +44,19 @@ impl Cluster {
 
     /// The same, with a say in what the lab is like.
     pub fn start_with(name: &str, shape: impl FnOnce(LabBuilder) -> LabBuilder) -> Result<Self> {
+        let cluster = Self::start_bare(name, shape)?;
+        cluster.permit(&Config::new())?;
+        Ok(cluster)
+    }
+
+    /// The same without permissions: whoever installs the product brings them.
+    pub fn start_bare(name: &str, shape: impl FnOnce(LabBuilder) -> LabBuilder) -> Result<Self> {
         let image = product::image()?;
         let lab = shape(Lab::builder(&Home::from_env()?, &lab_name(name))).temporary()?;
         lab.load_image(&image)?;
         lab.apply(SETTING)?;
         let api = Api::open(&lab.kubeconfig())?;
-        let cluster = Self { api, permitted: Mutex::default(), replicas: Mutex::default(), lab };
-        cluster.permit(&Config::new())?;
-        Ok(cluster)
+        Ok(Self { api, permitted: Mutex::default(), replicas: Mutex::default(), lab })
     }
 
     /// The API server in the eyes of somebody who may do anything.

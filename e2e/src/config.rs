@@ -47,6 +47,12 @@ impl Config {
         self
     }
 
+    /// As values of the chart.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
     /// As a file: JSON, which is YAML too.
     #[must_use]
     pub fn text(&self) -> String {

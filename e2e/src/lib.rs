@@ -19,6 +19,7 @@
 //! | [`config`](Config) | the product's configuration, with defaults for tests |
 //! | [`controller`](Controller) | one replica as a process that can be killed, frozen and cut off |
 //! | [`deployment`](Deployment) | the same in pods |
+//! | [`release`](Release) | the product as the Helm chart installs it |
 //! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
 //! | [`door_log`](DoorLog) | how the gate of a node stood over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
@@ -40,6 +41,7 @@ mod http;
 mod metrics;
 mod node;
 pub mod product;
+mod release;
 mod story;
 mod writes;
 
@@ -55,6 +57,7 @@ pub use hold::Hold;
 pub use http::{Answer, get};
 pub use metrics::Metrics;
 pub use node::{Condition, GATE, Node, NodeEvent};
+pub use release::{RELEASE, Release, chart, values};
 pub use story::PATIENCE;
 pub use writes::Write;
 

@@ -1,0 +1,142 @@
+//! Shows on a real cluster what kube-node-ready does: `make demo`.
+//!
+//! The chart is installed with Helm. Two sound nodes join and one whose pods get no answer from DNS, and work waits for
+//! all three. Exits with an error if anything does not happen as told.
+
+mod watch;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anstream::println;
+use anyhow::{Context, Result};
+use knr_core::VERSION;
+use knr_e2e::{GATE, chart, product};
+use lab::{Fault, Home, Image, Lab, PROBE_IMAGE};
+
+use watch::{Sight, Watch};
+
+const LAB: &str = "demo";
+const NEW: &str = "example.com/pool=new";
+const SOUND: [&str; 2] = ["n2", "n3"];
+const BROKEN: &str = "n4";
+/// Who runs the program in its image.
+const USER: u32 = 1000;
+/// How long any step may take on a slow machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+fn main() -> ExitCode {
+    let keep = std::env::var_os("KEEP").is_some_and(|value| !value.is_empty());
+    let shown = Home::from_env().and_then(|home| {
+        let lab = Lab::builder(&home, LAB).nodes(1).up()?;
+        let shown = show(&lab);
+        if keep {
+            how_to_look_around(&lab);
+        } else {
+            lab.down()?;
+        }
+        shown
+    });
+    match shown {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show(lab: &Lab) -> Result<()> {
+    println!("\n1. A cluster with one node. Helm installs kube-node-ready {VERSION}.\n");
+    load_image(lab)?;
+    install(lab)?;
+    println!(
+        "   {}\n",
+        lab.kubectl([
+            "--namespace",
+            "kube-system",
+            "get",
+            "deployment",
+            "kube-node-ready-controller",
+            "--no-headers"
+        ])?
+        .trim()
+    );
+
+    println!("2. Work that needs three new nodes, and waits for them.\n");
+    lab.apply(&workload())?;
+    println!("   deployment shop, 3 replicas, one for each node with the label {NEW}\n");
+
+    println!("3. Three nodes join with the taint {GATE}. No answer of DNS reaches the pods of {BROKEN}.\n");
+    for name in SOUND.into_iter().chain([BROKEN]) {
+        let node = lab.add_node(name).label(NEW.parse()?).taint(GATE.parse()?).switch_on()?;
+        if name == BROKEN {
+            node.inject(Fault::Dns)?;
+        }
+    }
+    let mut watch = Watch::begin(lab)?;
+    watch.until(PATIENCE, "two nodes open and one that fails", |nodes| {
+        SOUND.iter().all(|name| nodes.get(*name).is_some_and(Sight::is_at_work))
+            && nodes.get(BROKEN).is_some_and(|node| node.reason.starts_with("Dns"))
+    })?;
+
+    println!("\n4. {BROKEN} is mended. The next try finds out.\n");
+    lab.node(BROKEN)?.heal()?;
+    watch.mended(BROKEN);
+    watch.until(PATIENCE, "all nodes open and at work", |nodes| {
+        nodes.len() == 3 && nodes.values().all(Sight::is_at_work)
+    })?;
+
+    println!("\n5. What it took.\n");
+    watch.summary();
+    Ok(())
+}
+
+/// Under the very name that the chart asks for, so that nothing has to be pulled.
+fn load_image(lab: &Lab) -> Result<()> {
+    let archive = lab.folder().join("kube-node-ready.tar");
+    let tag = format!("ghcr.io/kube-node-ready/kube-node-ready:{VERSION}");
+    Image { program: &product::path()?, tags: &[&tag], arguments: &[], user: Some(USER) }.write(&archive)?;
+    lab.load_image(&archive)
+}
+
+fn install(lab: &Lab) -> Result<()> {
+    let chart = chart();
+    let chart = chart.to_str().context("the folder of the chart is no text")?;
+    // A pause between tries that suits an audience.
+    let patience = "controller.config.worker.checkTimeoutSeconds=2,controller.config.worker.retries=0";
+    let arguments =
+        ["upgrade", "--install", "kube-node-ready", chart, "--namespace", "kube-system", "--set", patience];
+    lab.helm(arguments.into_iter().chain(["--wait", "--timeout", "2m"]))?;
+    Ok(())
+}
+
+fn workload() -> String {
+    let labels = serde_json::json!({ "app": "shop" });
+    let (key, value) = NEW.split_once('=').unwrap_or_default();
+    serde_json::json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "shop", "namespace": "default" },
+        "spec": { "replicas": 3, "selector": { "matchLabels": labels }, "template": {
+            "metadata": { "labels": labels },
+            "spec": {
+                "nodeSelector": { key: value },
+                "terminationGracePeriodSeconds": 0,
+                "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+                    { "labelSelector": { "matchLabels": labels }, "topologyKey": "kubernetes.io/hostname" },
+                ]}},
+                "containers": [{ "name": "shop", "image": PROBE_IMAGE, "imagePullPolicy": "Never" }],
+            },
+        }},
+    })
+    .to_string()
+}
+
+fn how_to_look_around(lab: &Lab) {
+    println!("\nThe cluster stays up. To look around:\n");
+    println!("   export KUBECONFIG={}", lab.kubeconfig().display());
+    println!("   cargo run -q -p lab -- --name {LAB} kubectl get nodes --label-columns node-ready/verified");
+    println!("   cargo run -q -p lab -- --name {LAB} kubectl describe node {BROKEN}");
+    println!("   cargo run -q -p lab -- --name {LAB} helm test kube-node-ready --namespace kube-system");
+    println!("   cargo run -q -p lab -- --name {LAB} node break {BROKEN} dns");
+    println!("\nEnd it with: cargo run -q -p lab -- --name {LAB} down");
+}

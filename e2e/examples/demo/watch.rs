@@ -1,0 +1,175 @@
+//! What happens to nodes, live: a table that is drawn anew on a terminal, a line for each change elsewhere.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write, stdout};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anstream::{print, println};
+use anstyle::{AnsiColor, Style};
+use anyhow::{Result, bail};
+use knr_e2e::{Api, GATE};
+use lab::Lab;
+use serde_json::Value;
+
+const PAUSE: Duration = Duration::from_millis(200);
+/// Longer texts would be wrapped, and the table could not be drawn anew.
+const WIDEST: usize = 90;
+
+/// How a node stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Sight {
+    is_ready: bool,
+    is_open: bool,
+    /// The one word for why it is closed.
+    pub(crate) reason: String,
+    message: String,
+    pods: usize,
+}
+
+/// When things happened to a node.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    ready: Option<Instant>,
+    mended: Option<Instant>,
+    open: Option<Instant>,
+}
+
+/// Looks at the new nodes of a cluster until something has happened.
+pub(crate) struct Watch {
+    api: Api,
+    began: Instant,
+    nodes: BTreeMap<String, Sight>,
+    times: BTreeMap<String, Times>,
+    drawn: usize,
+}
+
+impl Sight {
+    /// Open, and with a pod of the work that waited for it.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.is_open && self.pods > 0
+    }
+
+    fn gate(&self) -> (&'static str, Style) {
+        match (self.is_open, self.reason.is_empty()) {
+            (true, _) => ("open", AnsiColor::Green.on_default()),
+            (false, true) => ("closed", AnsiColor::Yellow.on_default()),
+            (false, false) => ("closed", AnsiColor::Red.on_default()),
+        }
+    }
+
+    fn told(&self) -> String {
+        let text = match (self.is_open, self.pods) {
+            (true, 0) => "verified; work is on its way",
+            (true, _) => "verified, and at work",
+            (false, _) if self.message.is_empty() => "waits for its verdict",
+            (false, _) => &self.message,
+        };
+        text.chars().take(WIDEST).collect()
+    }
+}
+
+impl Watch {
+    pub(crate) fn begin(lab: &Lab) -> Result<Self> {
+        let api = Api::open(&lab.kubeconfig())?;
+        Ok(Self { api, began: Instant::now(), nodes: BTreeMap::new(), times: BTreeMap::new(), drawn: 0 })
+    }
+
+    /// Shows what happens until it has happened.
+    pub(crate) fn until(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        has_happened: impl Fn(&BTreeMap<String, Sight>) -> bool,
+    ) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        self.drawn = 0;
+        loop {
+            self.look()?;
+            if has_happened(&self.nodes) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("this did not happen within {} s: {what}", limit.as_secs());
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    /// Notes that a node was mended.
+    pub(crate) fn mended(&mut self, node: &str) {
+        if let Some(times) = self.times.get_mut(node) {
+            times.mended = Some(Instant::now());
+        }
+    }
+
+    /// A table of what it took.
+    pub(crate) fn summary(&self) {
+        println!("   {:<6}{:>18}{:>18}", "NODE", "READY TO OPEN", "MENDED TO OPEN");
+        for (name, times) in &self.times {
+            let took = |since: Option<Instant>| match (since, times.open) {
+                (Some(since), Some(open)) => format!("{:.1} s", open.duration_since(since).as_secs_f64()),
+                _ => "-".to_owned(),
+            };
+            let ready = if times.mended.is_some() { "-".to_owned() } else { took(times.ready) };
+            println!("   {name:<6}{ready:>18}{:>18}", took(times.mended));
+        }
+    }
+
+    fn look(&mut self) -> Result<()> {
+        let pods = self.api.list("/api/v1/namespaces/default/pods")?;
+        let nodes = self.api.list("/api/v1/nodes?labelSelector=example.com/pool=new")?;
+        for node in nodes {
+            let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let running = |pod: &&Value| {
+                pod["spec"]["nodeName"] == name.as_str() && pod["status"]["phase"] == "Running"
+            };
+            let sight = Sight { pods: pods.iter().filter(running).count(), ..seen(&node) };
+            let now = Instant::now();
+            let times =
+                self.times.entry(name.clone()).or_insert(Times { ready: None, mended: None, open: None });
+            times.ready = times.ready.or(sight.is_ready.then_some(now));
+            times.open = times.open.or(sight.is_open.then_some(now));
+            if self.nodes.get(&name) != Some(&sight) {
+                self.nodes.insert(name.clone(), sight);
+                self.tell(&name);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, changed: &str) {
+        if !stdout().is_terminal() {
+            if let Some(sight) = self.nodes.get(changed) {
+                println!("   {:5.1} s  {}", self.began.elapsed().as_secs_f64(), line(changed, sight));
+            }
+            return;
+        }
+        if self.drawn > 0 {
+            print!("\x1b[{}A", self.drawn);
+        }
+        for (name, sight) in &self.nodes {
+            println!("\x1b[2K   {}", line(name, sight));
+        }
+        self.drawn = self.nodes.len();
+        let _ = stdout().flush();
+    }
+}
+
+fn line(name: &str, sight: &Sight) -> String {
+    let (gate, style) = sight.gate();
+    let ready = if sight.is_ready { "Ready" } else { "NotReady" };
+    format!("{name:<4}{ready:<10}{style}{gate:<8}{style:#}{}", sight.told())
+}
+
+fn seen(node: &Value) -> Sight {
+    let all = |pointer: &str| node.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let key = GATE.split('=').next().unwrap_or_default();
+    let is_open = all("/spec/taints").all(|taint| taint["key"] != key);
+    let is_ready = all("/status/conditions").any(|it| it["type"] == "Ready" && it["status"] == "True");
+    let verdict = all("/status/conditions").find(|it| it["type"] == "NodeReadyVerified");
+    let verdict = verdict.filter(|it| it["status"] == "False");
+    let (reason, message) = verdict.map(|it| (text(&it["reason"]), text(&it["message"]))).unwrap_or_default();
+    Sight { is_ready, is_open, reason, message, pods: 0 }
+}

@@ -1,0 +1,98 @@
+//! The product as people install it: by its Helm chart.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use fs_err as fs;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::config::Config;
+use crate::product;
+
+/// The name of the release, and so of its objects.
+pub const RELEASE: &str = "kube-node-ready";
+/// What all objects of the release have in common.
+const OURS: &str = "app.kubernetes.io/instance=kube-node-ready";
+/// What the chart is made of, and what Helm keeps of it. The credentials of accounts and the lease are the cluster's own.
+const KINDS: &str = "deployments,daemonsets,jobs,pods,configmaps,services,poddisruptionbudgets,networkpolicies,serviceaccounts,\
+roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
+
+/// An installation of the chart.
+#[derive(Debug, Clone)]
+pub struct Release<'c> {
+    cluster: &'c Cluster,
+}
+
+/// The folder of the chart.
+#[must_use]
+pub fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/kube-node-ready")
+}
+
+/// Values with the image under test and with the patience of a test.
+#[must_use]
+pub fn values() -> Value {
+    json!({
+        "image": { "repository": product::REPOSITORY, "tag": product::TAG, "pullPolicy": "Never" },
+        "controller": { "config": Config::new().set("worker.retries", 0).value() },
+    })
+}
+
+impl<'c> Release<'c> {
+    /// Installs the chart and waits until everything is ready.
+    pub fn install(cluster: &'c Cluster, values: &Value) -> Result<Self> {
+        let release = Self { cluster };
+        release.run("install", values)?;
+        Ok(release)
+    }
+
+    /// Changes the values, and waits until everything is ready again.
+    pub fn upgrade(&self, values: &Value) -> Result<()> {
+        self.run("upgrade", values).map(drop)
+    }
+
+    /// Runs the chart's own test and gives what it said.
+    pub fn test(&self) -> Result<String> {
+        self.cluster.helm(["test", RELEASE, "--namespace", NAMESPACE, "--timeout", "3m"])
+    }
+
+    /// Takes it away.
+    pub fn uninstall(self) -> Result<String> {
+        self.cluster.helm(["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "3m"])
+    }
+
+    fn run(&self, verb: &str, values: &Value) -> Result<String> {
+        let file = self.cluster.folder().join("values.json");
+        fs::write(&file, values.to_string())?;
+        let (chart, file) = (chart(), file.to_string_lossy().into_owned());
+        let chart = chart.to_str().context("the folder of the chart is no text")?;
+        let options = ["--namespace", NAMESPACE, "--values", &file, "--wait", "--timeout", "3m"];
+        self.cluster.helm([verb, RELEASE, chart].into_iter().chain(options))
+    }
+}
+
+impl Cluster {
+    /// Objects of the release that are there, as `kind/name`. What is about to go does not count.
+    pub fn objects_of_release(&self) -> Result<Vec<String>> {
+        let listed =
+            self.kubectl(["get", KINDS, "--all-namespaces", "--selector", OURS, "--output", "json"])?;
+        let list: Value = serde_json::from_str(&listed)?;
+        let items = list["items"].as_array().with_context(|| listed.clone())?;
+        let there = items.iter().filter(|object| object["metadata"]["deletionTimestamp"].is_null());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok(there
+            .map(|object| format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"])))
+            .collect())
+    }
+
+    /// Asks the API server to check objects as if they were made.
+    pub fn would_accept(&self, manifest: &str) -> Result<()> {
+        let file = self.folder().join("rendered.yaml");
+        fs::write(&file, manifest)?;
+        let file = file.to_string_lossy().into_owned();
+        let said = self.kubectl(["apply", "--dry-run=server", "--filename", &file])?;
+        ensure!(said.contains("(server dry run)"), "nothing was checked: {said}");
+        Ok(())
+    }
+}
