@@ -68,13 +68,8 @@ fn show(lab: &Lab) -> Result<()> {
     println!("   deployment shop, 3 replicas, one for each node with the label {NEW}\n");
 
     println!("3. Three nodes join with the taint {GATE}. No answer of DNS reaches the pods of {BROKEN}.\n");
-    for name in SOUND.into_iter().chain([BROKEN]) {
-        let node = lab.add_node(name).label(NEW.parse()?).taint(GATE.parse()?).switch_on()?;
-        if name == BROKEN {
-            node.inject(Fault::Dns)?;
-        }
-    }
     let mut watch = Watch::begin(lab)?;
+    watch.during(|| join(lab))?;
     watch.until(PATIENCE, "two nodes open and one that fails", |nodes| {
         SOUND.iter().all(|name| nodes.get(*name).is_some_and(Sight::is_at_work))
             && nodes.get(BROKEN).is_some_and(|node| node.reason.starts_with("Dns"))
@@ -89,6 +84,16 @@ fn show(lab: &Lab) -> Result<()> {
 
     println!("\n5. What it took.\n");
     watch.summary();
+    Ok(())
+}
+
+fn join(lab: &Lab) -> Result<()> {
+    for name in SOUND.into_iter().chain([BROKEN]) {
+        let node = lab.add_node(name).label(NEW.parse()?).taint(GATE.parse()?).switch_on()?;
+        if name == BROKEN {
+            node.inject(Fault::Dns)?;
+        }
+    }
     Ok(())
 }
 

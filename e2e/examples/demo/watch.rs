@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stdout};
-use std::thread::sleep;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anstream::{print, println};
 use anstyle::{AnsiColor, Style};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use knr_e2e::{Api, GATE};
 use lab::Lab;
 use serde_json::Value;
 
 const PAUSE: Duration = Duration::from_millis(200);
 /// Longer texts would be wrapped, and the table could not be drawn anew.
-const WIDEST: usize = 90;
+const WIDEST: usize = 100;
 
 /// How a node stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +41,16 @@ pub(crate) struct Watch {
     began: Instant,
     nodes: BTreeMap<String, Sight>,
     times: BTreeMap<String, Times>,
-    drawn: usize,
+    manner: Manner,
+}
+
+/// How changes are shown.
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    /// A line for each.
+    Lines,
+    /// A table in the place of the last one, which had this many lines.
+    Table(usize),
 }
 
 impl Sight {
@@ -63,7 +72,7 @@ impl Sight {
             (true, 0) => "verified; work is on its way",
             (true, _) => "verified, and at work",
             (false, _) if self.message.is_empty() => "waits for its verdict",
-            (false, _) => &self.message,
+            (false, _) => self.message.trim_start_matches("closed: "),
         };
         text.chars().take(WIDEST).collect()
     }
@@ -72,7 +81,21 @@ impl Sight {
 impl Watch {
     pub(crate) fn begin(lab: &Lab) -> Result<Self> {
         let api = Api::open(&lab.kubeconfig())?;
-        Ok(Self { api, began: Instant::now(), nodes: BTreeMap::new(), times: BTreeMap::new(), drawn: 0 })
+        let (nodes, times) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { api, began: Instant::now(), nodes, times, manner: Manner::Lines })
+    }
+
+    /// Shows what happens while something is done that has its own lines to print.
+    pub(crate) fn during(&mut self, work: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+        self.manner = Manner::Lines;
+        thread::scope(|scope| {
+            let work = scope.spawn(work);
+            while !work.is_finished() {
+                self.look()?;
+                thread::sleep(PAUSE);
+            }
+            work.join().ok().context("a thread panicked")?
+        })
     }
 
     /// Shows what happens until it has happened.
@@ -83,7 +106,7 @@ impl Watch {
         has_happened: impl Fn(&BTreeMap<String, Sight>) -> bool,
     ) -> Result<()> {
         let deadline = Instant::now() + limit;
-        self.drawn = 0;
+        self.manner = if stdout().is_terminal() { Manner::Table(0) } else { Manner::Lines };
         loop {
             self.look()?;
             if has_happened(&self.nodes) {
@@ -92,7 +115,7 @@ impl Watch {
             if Instant::now() > deadline {
                 bail!("this did not happen within {} s: {what}", limit.as_secs());
             }
-            sleep(PAUSE);
+            thread::sleep(PAUSE);
         }
     }
 
@@ -139,19 +162,19 @@ impl Watch {
     }
 
     fn tell(&mut self, changed: &str) {
-        if !stdout().is_terminal() {
+        let Manner::Table(drawn) = self.manner else {
             if let Some(sight) = self.nodes.get(changed) {
                 println!("   {:5.1} s  {}", self.began.elapsed().as_secs_f64(), line(changed, sight));
             }
             return;
-        }
-        if self.drawn > 0 {
-            print!("\x1b[{}A", self.drawn);
+        };
+        if drawn > 0 {
+            print!("\x1b[{drawn}A");
         }
         for (name, sight) in &self.nodes {
             println!("\x1b[2K   {}", line(name, sight));
         }
-        self.drawn = self.nodes.len();
+        self.manner = Manner::Table(self.nodes.len());
         let _ = stdout().flush();
     }
 }
