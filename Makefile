@@ -8,6 +8,9 @@ NODES ?= 2
 NAME ?= default
 SEEDS ?= 20000
 FROM ?= 0
+NAMESPACE ?= kube-system
+# What is rendered for a cluster that nobody asked.
+KUBE_VERSION ?= 1.30.0
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kube-node-ready
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
@@ -150,6 +153,14 @@ release: image-amd64 image-arm64 setup-qemu ## build programs and images for amd
 	qemu-aarch64-static dist/arm64/kube-node-ready --version | grep -F 'kube-node-ready $(IMAGE_VERSION)'
 	qemu-aarch64-static dist/arm64/kube-node-ready check --help
 	@ls -l dist/*/kube-node-ready dist/*.tar
+
+# Hooks are for Helm: applied by hand, the one for uninstalling would open all gates at once.
+.PHONY: manifests
+manifests: setup ## render the chart for people without Helm, into dist/manifests.yaml (VALUES=file, NAMESPACE=kube-system)
+	@mkdir -p dist
+	@$(LAB) helm template kube-node-ready deploy/helm/kube-node-ready --no-hooks --kube-version $(KUBE_VERSION) \
+	  --namespace $(NAMESPACE) $(addprefix --values ,$(VALUES)) > dist/manifests.yaml
+	@echo "dist/manifests.yaml: $$(grep -c '^kind:' dist/manifests.yaml) objects"
 
 .PHONY: lab-up
 lab-up: setup ## make a cluster (NODES=2, NAME=default)

@@ -44,7 +44,7 @@ enum Verb {
     /// Run kubectl
     #[command(disable_help_flag = true)]
     Kubectl(Passed),
-    /// Run Helm
+    /// Run Helm; without a lab of this name it can only render
     #[command(disable_help_flag = true)]
     Helm(Passed),
     /// Simulate every Node annotated kwok.x-k8s.io/node=fake
@@ -120,9 +120,11 @@ pub(crate) fn run(Cli { name: given, command }: Cli) -> Result<ExitCode> {
         Verb::Kubeconfig => println!("{}", lab()?.kubeconfig().display()),
         Verb::Kubectl(Passed { arguments }) => become_(lab()?.client(Tool::Kubectl).args(arguments))?,
         Verb::Helm(Passed { arguments }) => {
-            let lab = lab()?;
             lab::build(&home, &[Tool::Helm])?;
-            become_(lab.client(Tool::Helm).args(arguments))?;
+            // Charts can be rendered without a cluster.
+            let helm = Lab::find(&home, &name)?
+                .map_or_else(|| Command::new(Tool::Helm.path(&home)), |lab| lab.client(Tool::Helm));
+            become_({ helm }.args(arguments))?;
         }
         Verb::Kwok => {
             lab()?.start_kwok()?;

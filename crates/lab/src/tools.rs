@@ -169,7 +169,8 @@ impl Tool {
     }
 
     /// Where its program is, once built.
-    pub(crate) fn path(self, home: &Home) -> PathBuf {
+    #[must_use]
+    pub fn path(self, home: &Home) -> PathBuf {
         home.tools().join(self.folder()).join(self.name())
     }
 }

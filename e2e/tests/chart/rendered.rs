@@ -51,6 +51,13 @@ fn whatever_is_asked_for_is_accepted_and_typos_are_not() -> Result<()> {
         let manifest = without_pods(&String::from_utf8(rendered.stdout)?);
         cluster.would_accept(&manifest).with_context(|| format!("{variant:?}"))?;
     }
+    for example in ["minimal", "karpenter", "deletion", "init-pod"] {
+        let file = chart().join(format!("../../../examples/values-{example}.yaml"));
+        let rendered = helm(&cluster, &["template", RELEASE, "--values", &file.to_string_lossy()], &[])?;
+        ensure!(rendered.status.success(), "{example}: {}", said(&rendered));
+        let manifest = without_pods(&String::from_utf8(rendered.stdout)?);
+        cluster.would_accept(&manifest).with_context(|| example.to_owned())?;
+    }
     for (value, named) in WRONG {
         let refused = helm(&cluster, &["template", RELEASE], &[value])?;
         ensure!(!refused.status.success(), "{value} is taken");

@@ -68,7 +68,6 @@ fn links_and_anchors_lead_somewhere() {
 }
 
 #[test]
-#[ignore = "the links in README.md are still to come"]
 fn every_page_and_example_is_linked_from_the_readme_or_from_a_linked_page() {
     let mut wanted = files("docs", ".md");
     wanted.extend(files("examples", ""));
