@@ -10,8 +10,10 @@ use hyper::body::{Body, Bytes};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt;
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::{Instant, timeout_at};
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use crate::api::ApiAccess;
 use crate::check::{Kind, Trouble, span};
@@ -101,7 +103,7 @@ pub(crate) fn peer(stream: &tokio::net::TcpStream, host: &str, port: u16) -> Str
 /// Which certificates are trusted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Trust<'a> {
-    /// Those of the image, and those of the cluster if it is known.
+    /// Those of the image, or of browsers if it has none, and those of the cluster if it is known.
     Authorities(&'a ApiAccess),
     /// Any.
     Any,
@@ -120,9 +122,7 @@ impl Trust<'_> {
                 return config.rustls_client_config().map(Arc::new).map_err(|error| trouble(&error));
             }
         };
-        let mut roots = RootCertStore::empty();
-        // A certificate that cannot be used is as good as none: what it signed will not be trusted.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let mut roots = public(rustls_native_certs::load_native_certs().certs);
         roots.add_parsable_certificates(authorities.iter().map(|der| der.as_slice().into()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         ClientConfig::builder_with_provider(provider)
@@ -130,6 +130,17 @@ impl Trust<'_> {
             .map(|builder| Arc::new(builder.with_root_certificates(roots).with_no_client_auth()))
             .map_err(|error| trouble(&error))
     }
+}
+
+/// Authorities that whoever made the image trusts. Our own image holds nothing but the program, which brings those of browsers.
+fn public(of_image: Vec<CertificateDer<'static>>) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    // A certificate that cannot be used is as good as none: what it signed will not be trusted.
+    roots.add_parsable_certificates(of_image);
+    if roots.is_empty() {
+        roots.add_parsable_certificates(TLS_SERVER_ROOT_CERTS.iter().cloned());
+    }
+    roots
 }
 
 /// The Kubernetes client takes the cryptography of the process, so there must be one.
@@ -233,6 +244,12 @@ mod tests {
         };
         assert_eq!(form("https://a.example:8443/b?c"), ("/b?c".to_owned(), "a.example:8443".to_owned()));
         assert_eq!(form("http://[::1]"), ("/".to_owned(), "[::1]".to_owned()));
+    }
+
+    #[test]
+    fn an_image_without_authorities_trusts_those_of_browsers_and_another_one_its_own_alone() {
+        assert_eq!(public(Vec::new()).len(), TLS_SERVER_ROOT_CERTS.len());
+        assert_eq!(public(vec![TLS_SERVER_ROOT_CERTS[0].clone()]).len(), 1);
     }
 
     #[test]

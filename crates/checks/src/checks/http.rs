@@ -10,8 +10,8 @@ use crate::web::{self, Size, Trust};
 pub(crate) static ABOUT: About = About {
     name: "http",
     summary: "A web server answers a GET with the expected status, or any from 200 to 399. At most 1 MiB of the answer \
-              is read. A certificate must be signed by an authority of the worker's image or of the cluster, unless \
-              `insecure` is on.",
+              is read. A certificate must be signed by an authority that browsers trust (or by one of the worker's image, if \
+              it brings its own) or by that of the cluster, unless `insecure` is on.",
     kinds: &[
         (Kind::Resolve, "look at DNS, and whether the name is right"),
         (Kind::Timeout, "nothing comes back: look at firewall rules, security groups and routes"),

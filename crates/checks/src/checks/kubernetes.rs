@@ -3,9 +3,11 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SelfSubjectAccessReview};
 use kube::api::{Api as Objects, PostParams};
 
 use super::mtu;
+use crate::api::Api;
 use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
 
 /// Who one is without credentials.
@@ -14,8 +16,8 @@ const ANONYMOUS: &str = "system:anonymous";
 pub(crate) static ABOUT: About = About {
     name: "kubernetes",
     summary: "The API server is reached as any pod reaches it: TCP connection, TLS handshake with its certificate \
-              verified, a request to be told who we are (`SelfSubjectReview`, which every service account may send), \
-              its version, and a page that is too large for one packet.",
+              verified, a request to be told who we are (`SelfSubjectReview`, which every service account may send; before \
+              Kubernetes 1.28 `SelfSubjectAccessReview`), its version, and a page that is too large for one packet.",
     kinds: &[
         (Kind::Resolve, "the name of the API server is not resolved: look at DNS"),
         (Kind::Timeout, "nothing comes back: look at kube-proxy, firewall rules and routes of this node"),
@@ -37,7 +39,7 @@ pub(crate) static ABOUT: About = About {
         (Kind::BadAnswer, "is it an API server that listens there?"),
         (Kind::Unauthorized, "look at the service account of the worker and at the clock of the node"),
         (Kind::Forbidden, "look at the ClusterRoleBinding system:basic-user"),
-        (Kind::NotFound, "Kubernetes 1.28 or newer is needed"),
+        (Kind::NotFound, "is it an API server that listens there?"),
         (Kind::Busy, "the API server is overloaded, or not up yet"),
         (Kind::BadStatus, "look at the log of the API server"),
         (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
@@ -63,19 +65,40 @@ impl Check for Kubernetes {
 
 async fn ask(cx: &Context) -> Result<String, Outcome> {
     let api = cx.surroundings.api.connect(cx.deadline).await?;
-    let reviews: Objects<SelfSubjectReview> = Objects::all(api.client());
-    let question = (PostParams::default(), SelfSubjectReview::default());
-    let review = api.ask("POST SelfSubjectReview", reviews.create(&question.0, &question.1)).await?;
-    let user = review.status.and_then(|status| status.user_info?.username).unwrap_or_default();
-    if user.is_empty() || user == ANONYMOUS {
-        let detail = format!("POST SelfSubjectReview: the API server takes us for {user:?}");
-        return Err(Trouble::new(Kind::Unauthorized, detail).into());
-    }
+    let user = identity(&api).await?;
     let client = api.client();
     let version = api.ask("GET /version", client.apiserver_version()).await?;
     // Where large packets are lost, all of the above may still have fitted into small ones.
     mtu::large_answer(&api).await?;
-    Ok(format!("{} knows us as {user}", version.git_version))
+    Ok(format!("{} knows us{user}", version.git_version))
+}
+
+/// As whom the API server knows us, if it can say so.
+async fn identity(api: &Api) -> Result<String, Trouble> {
+    let reviews: Objects<SelfSubjectReview> = Objects::all(api.client());
+    let question = (PostParams::default(), SelfSubjectReview::default());
+    let review = match api.ask("POST SelfSubjectReview", reviews.create(&question.0, &question.1)).await {
+        Err(trouble) if trouble.kind == Kind::NotFound => return known(api).await,
+        review => review?,
+    };
+    let user = review.status.and_then(|status| status.user_info?.username).unwrap_or_default();
+    if user.is_empty() || user == ANONYMOUS {
+        let detail = format!("POST SelfSubjectReview: the API server takes us for {user:?}");
+        return Err(Trouble::new(Kind::Unauthorized, detail));
+    }
+    Ok(format!(" as {user}"))
+}
+
+/// Before Kubernetes 1.28 it cannot. But only those whom it knows may ask what they are allowed to do.
+async fn known(api: &Api) -> Result<String, Trouble> {
+    let reviews: Objects<SelfSubjectAccessReview> = Objects::all(api.client());
+    let attributes =
+        NonResourceAttributes { path: Some("/version".to_owned()), verb: Some("get".to_owned()) };
+    let mut question = SelfSubjectAccessReview::default();
+    question.spec.non_resource_attributes = Some(attributes);
+    let options = PostParams::default();
+    api.ask("POST SelfSubjectAccessReview", reviews.create(&options, &question)).await?;
+    Ok(String::new())
 }
 
 #[cfg(test)]

@@ -100,7 +100,6 @@ async fn whoever_is_not_known_has_not_passed() {
     let statuses = [
         (401, Kind::Unauthorized),
         (403, Kind::Forbidden),
-        (404, Kind::NotFound),
         (429, Kind::Busy),
         (503, Kind::Busy),
         (500, Kind::BadStatus),
@@ -114,6 +113,32 @@ async fn whoever_is_not_known_has_not_passed() {
     for user in ["", ANONYMOUS] {
         let server = FakeApi::start(move |_| review(user)).await;
         assert_eq!(failed(server.access(), soon()).await.kind, Kind::Unauthorized, "{user:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_older_server_knows_us_without_saying_as_whom() {
+    let before_1_28 = |path: &str| match path.split('?').next().unwrap_or_default() {
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews" => Answer::status(404, "no"),
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" => {
+            let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {},
+                                "spec": {}, "status": {"allowed": false}});
+            Answer::Json(201, review)
+        }
+        _ => good(path),
+    };
+    let server = FakeApi::start(before_1_28).await;
+    let outcome = Kubernetes.run(&context_with(soon(), server.access())).await;
+    assert_eq!(outcome, Outcome::Pass("v1.36.3 knows us".to_owned()));
+    for (code, kind) in [(403, Kind::Forbidden), (404, Kind::NotFound)] {
+        let server = FakeApi::start(move |path| {
+            let is_access = path.contains("selfsubjectaccessreviews");
+            Answer::status(if is_access { code } else { 404 }, "no")
+        })
+        .await;
+        let detail =
+            format!("POST SelfSubjectAccessReview at 127.0.0.1:{}: {code} no", server.address.port());
+        assert_eq!(failed(server.access(), soon()).await, Trouble::new(kind, detail));
     }
 }
 
