@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anstream::{print, println};
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result, bail};
+use knr_core::texts::shortened;
 use knr_e2e::{Api, GATE};
 use lab::Lab;
 use serde_json::Value;
@@ -47,6 +48,8 @@ pub(crate) struct Watch {
 /// How changes are shown.
 #[derive(Debug, Clone, Copy)]
 enum Manner {
+    /// Not at all: somebody else draws on this terminal.
+    Silence,
     /// A line for each.
     Lines,
     /// A table in the place of the last one, which had this many lines.
@@ -74,7 +77,7 @@ impl Sight {
             (false, _) if self.message.is_empty() => "waits for its verdict",
             (false, _) => self.message.trim_start_matches("closed: "),
         };
-        text.chars().take(WIDEST).collect()
+        shortened(text, WIDEST).into_owned()
     }
 }
 
@@ -85,9 +88,9 @@ impl Watch {
         Ok(Self { api, began: Instant::now(), nodes, times, manner: Manner::Lines })
     }
 
-    /// Shows what happens while something is done that has its own lines to print.
+    /// Looks on while something is done that shows its own progress.
     pub(crate) fn during(&mut self, work: impl FnOnce() -> Result<()> + Send) -> Result<()> {
-        self.manner = Manner::Lines;
+        self.manner = if stdout().is_terminal() { Manner::Silence } else { Manner::Lines };
         thread::scope(|scope| {
             let work = scope.spawn(work);
             while !work.is_finished() {
@@ -106,7 +109,9 @@ impl Watch {
         has_happened: impl Fn(&BTreeMap<String, Sight>) -> bool,
     ) -> Result<()> {
         let deadline = Instant::now() + limit;
-        self.manner = if stdout().is_terminal() { Manner::Table(0) } else { Manner::Lines };
+        if stdout().is_terminal() {
+            self.draw(0);
+        }
         loop {
             self.look()?;
             if has_happened(&self.nodes) {
@@ -162,12 +167,17 @@ impl Watch {
     }
 
     fn tell(&mut self, changed: &str) {
-        let Manner::Table(drawn) = self.manner else {
-            if let Some(sight) = self.nodes.get(changed) {
+        match (self.manner, self.nodes.get(changed)) {
+            (Manner::Table(drawn), _) => self.draw(drawn),
+            (Manner::Lines, Some(sight)) => {
                 println!("   {:5.1} s  {}", self.began.elapsed().as_secs_f64(), line(changed, sight));
             }
-            return;
-        };
+            (Manner::Lines | Manner::Silence, _) => {}
+        }
+    }
+
+    /// Draws the table in the place of one with this many lines.
+    fn draw(&mut self, drawn: usize) {
         if drawn > 0 {
             print!("\x1b[{drawn}A");
         }
