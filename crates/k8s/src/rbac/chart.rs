@@ -21,7 +21,7 @@ Every right, and nothing that is not asked for.
 {{- $controller := eq .Values.deploymentMode "controller" }}
 {{- $worker := $controller }}
 {{- $daemonset := eq .Values.deploymentMode "daemonset" }}
-{{- $release := eq .Values.uninstall "release" }}
+{{- $release := eq (include "kube-node-ready.releases" .) "true" }}
 {{- $doctor := true }}
 {{- /* When. */}}
 {{- $leaderElection := and $controller $config.leaderElection.enabled }}

@@ -207,6 +207,10 @@ securityContext:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with $root.Values.controller.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 # It must run even if every node is closed.
 tolerations:
   {{- include "kube-node-ready.gateTolerations" $config | trim | nindent 2 }}
@@ -230,6 +234,9 @@ containers:
         valueFrom: {fieldRef: {fieldPath: metadata.uid}}
       - name: POD_NAMESPACE
         valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+      {{- with $root.Values.controller.extraEnv }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
     envFrom:
       - configMapRef: {name: {{ include "kube-node-ready.fullname" $root }}-config{{ .suffix }}}
     resources:
@@ -244,9 +251,16 @@ volumes:
     configMap: {name: {{ include "kube-node-ready.fullname" $root }}-file{{ .suffix }}}
 {{- end }}
 
+{{/* "true" if all gates are to be opened at the end. Whoever only looked on has closed none. */}}
+{{- define "kube-node-ready.releases" -}}
+{{- $reconciliation := (include "kube-node-ready.config" . | fromYaml).reconciliation }}
+{{- and (eq .Values.uninstall "release") (not $reconciliation.dryRun) (not $reconciliation.paused) }}
+{{- end }}
+
 {{/* "true" if a ValidatingAdmissionPolicy is to guard the account of the DaemonSet. */}}
 {{- define "kube-node-ready.hasPolicy" -}}
-{{- $known := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" }}
+{{- /* Without an API server to ask, Helm knows its version only. */}}
+{{- $known := or (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}
 {{- $asked := .Values.daemonset.admissionPolicy }}
 {{- or (eq $asked "always") (and (eq $asked "auto") $known) }}
 {{- end }}
