@@ -7,6 +7,7 @@
 //! Whatever was done already is not done again, so it may be started any number of times.
 
 mod fate;
+mod plan;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +32,8 @@ use crate::objects;
 use crate::observe::{SlimNode, SlimWorker};
 use crate::read::SlimPod;
 
-pub use fate::{Closed, Fate, ReleaseError, Step, Summary};
+pub use fate::{Closed, Ending, Fate, ReleaseError, Step, Summary};
+pub use plan::Plan;
 
 /// Nodes that are opened at the same time.
 const AT_ONCE: usize = 16;
@@ -58,13 +60,16 @@ pub struct Release {
 }
 
 impl Release {
-    /// Opens everything, and tells what happens as it happens.
-    pub async fn run(&self, mut tell: impl FnMut(&Step)) -> Result<Summary, ReleaseError> {
+    /// Opens everything, and tells what happens as it happens. In a dry run only looks what there is to do.
+    pub async fn run(&self, mut tell: impl FnMut(&Step)) -> Result<Ending, ReleaseError> {
+        if self.config.reconciliation.dry_run {
+            return Ok(Ending::Planned(self.plan().await?));
+        }
         self.wait(&mut tell).await?;
         let mut summary =
             Summary { workers_left: self.remove_workers(&mut tell).await?, ..Summary::default() };
         self.open_all(&mut summary, &mut tell).await?;
-        Ok(summary)
+        Ok(Ending::Released(summary))
     }
 
     /// Waits until nobody is left who would close again what is opened.
@@ -72,8 +77,7 @@ impl Release {
         let began = Instant::now();
         let mut told = Vec::new();
         loop {
-            let pods: Vec<SlimPod> = self.list(Call::ListOwnPods, &self.selector.to_string()).await?;
-            let running = pods.into_iter().filter(|pod| !is_finished(pod));
+            let running = self.running().await?.into_iter();
             let (going, staying): (Vec<_>, Vec<_>) =
                 running.partition(|pod| pod.metadata.deletion_timestamp.is_some());
             let are_lost = staying.is_empty() && began.elapsed() >= LONG_GONE;
@@ -96,22 +100,34 @@ impl Release {
         }
     }
 
+    /// The pods that would close again what is opened.
+    async fn running(&self) -> Result<Vec<SlimPod>, ReleaseError> {
+        let mut pods: Vec<SlimPod> = self.list(Call::ListOwnPods, &self.selector.to_string()).await?;
+        pods.retain(|pod| !is_finished(pod));
+        Ok(pods)
+    }
+
     /// Removes all workers; the names of those that stay, and why.
     async fn remove_workers(
         &self,
         tell: &mut impl FnMut(&Step),
     ) -> Result<Vec<(String, String)>, ReleaseError> {
-        let labels = names::WORKER_LABELS.map(|(key, value)| format!("{key}={value}")).join(",");
-        let workers: Vec<SlimWorker> = self.list(Call::ListWorkers, &labels).await?;
         let mut left = Vec::new();
-        for worker in workers.iter().filter(|worker| worker.metadata.deletion_timestamp.is_none()) {
-            let Some((id, _)) = worker.identity() else { continue };
+        for id in self.workers().await? {
             match self.remove(&id).await {
                 Ok(()) => tell(&Step::WorkerRemoved(id.name)),
                 Err(failed) => left.push((id.name, failed.to_string())),
             }
         }
         Ok(left)
+    }
+
+    /// The workers that nobody has told to go.
+    async fn workers(&self) -> Result<Vec<WorkerRef>, ReleaseError> {
+        let labels = names::WORKER_LABELS.map(|(key, value)| format!("{key}={value}")).join(",");
+        let workers: Vec<SlimWorker> = self.list(Call::ListWorkers, &labels).await?;
+        let staying = workers.iter().filter(|worker| worker.metadata.deletion_timestamp.is_none());
+        Ok(staying.filter_map(|worker| worker.identity().map(|(id, _)| id)).collect())
     }
 
     async fn remove(&self, worker: &WorkerRef) -> Result<(), Failed> {
@@ -139,15 +155,9 @@ impl Release {
         let mut opened = BTreeSet::new();
         let mut is_first = true;
         loop {
-            let nodes: Vec<SlimNode> = self.list(Call::ListNodes, "").await?;
-            let count = nodes.len();
-            let closed: Vec<NodeView> = nodes
-                .into_iter()
-                .map(NodeView::from)
-                .filter(|node| !self.gates_on(node).is_empty())
-                .collect();
+            let (closed, without_gate) = self.closed().await?;
             if std::mem::take(&mut is_first) {
-                summary.without_gate = count - closed.len();
+                summary.without_gate = without_gate;
             } else if !closed.is_empty() {
                 sleep(PAUSE).await;
             }
@@ -167,6 +177,16 @@ impl Release {
                 return Ok(());
             }
         }
+    }
+
+    /// The nodes that have a gate of ours, and how many have none.
+    async fn closed(&self) -> Result<(Vec<NodeView>, usize), ReleaseError> {
+        let nodes: Vec<SlimNode> = self.list(Call::ListNodes, "").await?;
+        let count = nodes.len();
+        let has_gate = |node: &NodeView| !self.gates_on(node).is_empty();
+        let closed: Vec<NodeView> = nodes.into_iter().map(NodeView::from).filter(has_gate).collect();
+        let without_gate = count - closed.len();
+        Ok((closed, without_gate))
     }
 
     /// Opens one node. If it is no longer as it was seen, it is read again.

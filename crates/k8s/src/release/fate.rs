@@ -3,6 +3,7 @@
 use knr_core::config::Taint;
 use knr_core::ids::NodeName;
 
+use super::Plan;
 use crate::api::Failed;
 use crate::calls::Call;
 
@@ -49,6 +50,15 @@ impl Closed {
             self.taints.iter().map(|taint| format!(" {}:{}-", taint.key, taint.effect)).collect();
         format!("kubectl taint node {}{}", self.node, off.concat())
     }
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// All was done that could be done.
+    Released(Summary),
+    /// It was a dry run: nothing was changed.
+    Planned(Plan),
 }
 
 /// What came of it all.

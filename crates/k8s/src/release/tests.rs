@@ -49,20 +49,45 @@ fn pod(name: &str, is_going: bool) -> Value {
     json!({ "metadata": { "name": name, "deletionTimestamp": going }, "status": { "phase": "Running" } })
 }
 
+fn worker() -> Value {
+    let stamp = knr_core::view::Stamp {
+        node: knr_core::ids::NodeRef { name: "n1".into(), uid: "u1".into() },
+        boot: "b1".into(),
+        serial: 1,
+        attempt: 1,
+        purpose: knr_core::view::Purpose::Verify,
+    };
+    let mut worker = objects::worker(&stamp, &Config::default());
+    worker["metadata"]["uid"] = json!("wu");
+    worker
+}
+
 async fn run(
     answers: impl IntoIterator<Item = Answer>,
 ) -> (Result<Summary, ReleaseError>, Vec<Step>, FakeServer) {
+    let (ending, steps, server) = run_as(MINE, answers).await;
+    let summary = ending.map(|ending| match ending {
+        Ending::Released(summary) => summary,
+        Ending::Planned(plan) => panic!("nothing was done: {plan:?}"),
+    });
+    (summary, steps, server)
+}
+
+async fn run_as(
+    config: &str,
+    answers: impl IntoIterator<Item = Answer>,
+) -> (Result<Ending, ReleaseError>, Vec<Step>, FakeServer) {
     let server = FakeServer::answering(answers);
     let release = Release {
         api: server.api(),
-        config: Config::parse(MINE).unwrap(),
+        config: Config::parse(config).unwrap(),
         selector: "app=x,part in (a, b)".parse().unwrap(),
         now: Timestamp::UNIX_EPOCH,
         deadline: Instant::now() + Duration::from_mins(4),
     };
     let mut steps = Vec::new();
-    let summary = release.run(|step| steps.push(step.clone())).await;
-    (summary, steps, server)
+    let ending = release.run(|step| steps.push(step.clone())).await;
+    (ending, steps, server)
 }
 
 /// No pods, no workers, and then nodes.
@@ -106,6 +131,29 @@ async fn our_taints_go_and_those_of_others_stay() {
             { "op": "remove", "path": "/spec/taints/1" },
         ])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_what_it_would_do_and_changes_nothing() {
+    let (worker, nodes) = (worker(), json!([node("n1", json!([startup()])), node("n2", json!([]))]));
+    let answers = [list(json!([pod("a", false)])), list(json!([worker])), list(nodes)];
+    let config = "gates: [{name: startup}]\nreconciliation: {dryRun: true}";
+    let (ending, steps, server) = run_as(config, answers).await;
+    let expected = Plan {
+        waits_for: vec!["a".to_owned()],
+        workers: vec![worker["metadata"]["name"].as_str().unwrap().to_owned()],
+        nodes: vec![("n1".into(), vec![Config::parse(MINE).unwrap().gates[0].taint.clone()])],
+        without_gate: 1,
+    };
+    assert_eq!((ending.unwrap(), steps), (Ending::Planned(expected), vec![]));
+    assert!(server.lines().iter().all(|line| line.starts_with("GET ")), "{:?}", server.lines());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_nothing_closed_that_is_uninstalled() {
+    let answers = [none(), none(), list(json!([node("n1", json!([gate()]))])), done(), none()];
+    let (ending, ..) = run_as("reconciliation: {paused: true}", answers).await;
+    assert_eq!(ending.unwrap(), Ending::Released(Summary { opened: 1, ..Summary::default() }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,15 +280,7 @@ async fn a_pod_on_a_node_that_does_not_answer_is_not_waited_for_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn workers_are_removed_and_look_alikes_are_not() {
-    let stamp = knr_core::view::Stamp {
-        node: knr_core::ids::NodeRef { name: "n1".into(), uid: "u1".into() },
-        boot: "b1".into(),
-        serial: 1,
-        attempt: 1,
-        purpose: knr_core::view::Purpose::Verify,
-    };
-    let mut worker = objects::worker(&stamp, &Config::default());
-    worker["metadata"]["uid"] = json!("wu");
+    let worker = worker();
     let (name, alike) = (worker["metadata"]["name"].as_str().unwrap().to_owned(), pod("alike", false));
     let workers = || list(json!([worker, alike]));
     for answer in [done(), refused(404), refused(409)] {

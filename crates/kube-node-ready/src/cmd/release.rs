@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use knr_core::config::{Config, Level, LogFormat, Selector};
+use knr_core::config::{Config, Level, LogFormat, Selector, Taint};
 use knr_k8s::access::{self, Subject};
 use knr_k8s::api::{Api, Namespaces};
 use knr_k8s::calls::Who;
-use knr_k8s::release::{Fate, Release, Step, Summary};
+use knr_k8s::release::{Ending, Fate, Plan, Release, Step, Summary};
 use tokio::time::Instant;
 
 use super::check::{BAD, FAINT, GOOD};
@@ -24,8 +24,9 @@ use crate::telemetry::{self, Output};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "No node is verified by this: its label stays as it is, and its condition says that it was opened without a \
-                        verdict. Taints of others are not touched. It may be run any number of times. Environment variables \
-                        of docs/config.md go before the file.\n\nExit codes: 0 all our gates are open, 1 something failed, 2 \
+                        verdict. Taints of others are not touched. It may be run any number of times. With \
+                        reconciliation.dryRun it is a dry run too. Environment variables of docs/config.md go before the \
+                        file.\n\nExit codes: 0 all our gates are open, or it was a dry run, 1 something failed, 2 \
                         the configuration is wrong, 3 a permission is missing."
 )]
 pub(crate) struct Args {
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// Kubeconfig [default: the pod's service account, or what kubectl would use]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Say what would be done, and change nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Namespace of those pods [default: that of this pod, or kube-system]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -48,9 +52,11 @@ pub(crate) struct Args {
 
 /// Opens all gates and prints what became of each node.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
-    let Args { config, selector, kubeconfig, namespace, timeout } = args;
+    let Args { config, selector, kubeconfig, dry_run, namespace, timeout } = args;
     let deadline = Instant::now() + timeout;
-    let config = Overrides::from_environment().load(config.as_deref())?.config;
+    let demands: fn(&mut Config) =
+        if dry_run { |config| config.reconciliation.dry_run = true } else { |_| {} };
+    let config = Overrides::from_environment().and(demands).load(config.as_deref())?.config;
     telemetry::init(Level::Warn, Some(LogFormat::Console), Output::Stderr)?;
     let agent = format!("kube-node-ready/{} (release)", knr_core::VERSION);
     let named =
@@ -64,7 +70,11 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         return Ok(exit::FORBIDDEN.into());
     }
     let summary = match release.run(|step| anstream::print!("{}", line(step))).await {
-        Ok(summary) => summary,
+        Ok(Ending::Released(summary)) => summary,
+        Ok(Ending::Planned(plan)) => {
+            anstream::print!("{}", planned(&plan));
+            return Ok(ExitCode::SUCCESS);
+        }
         Err(error) => {
             anstream::eprintln!("error: {error}\n{}", advice(&release.config));
             return Ok(exit::FAILED.into());
@@ -115,14 +125,35 @@ fn line(step: &Step) -> String {
         }
         Step::WorkerRemoved(pod) => format!("{FAINT}removed the worker {pod}{FAINT:#}\n"),
         Step::Node(node, Fate::Opened(taints)) => {
-            let keys: Vec<&str> = taints.iter().map(|taint| taint.key.as_str()).collect();
-            format!("{GOOD}opened{GOOD:#}  {node}  without {}\n", keys.join(", "))
+            format!("{GOOD}opened{GOOD:#}  {node}  without {}\n", keys(taints))
         }
         Step::Node(node, Fate::Gone) => format!("gone    {node}\n"),
         Step::Node(node, Fate::Closed(closed)) => {
             format!("{BAD}CLOSED{BAD:#}  {node}  {}\n", closed.why)
         }
     }
+}
+
+/// What would be done.
+fn planned(plan: &Plan) -> String {
+    let Plan { waits_for, workers, nodes, without_gate } = plan;
+    let mut text = "this is a dry run, nothing was changed\n".to_owned();
+    if !waits_for.is_empty() {
+        let _ = writeln!(text, "would wait until these pods are gone: {}", waits_for.join(", "));
+    }
+    for pod in workers {
+        let _ = writeln!(text, "would remove the worker {pod}");
+    }
+    for (node, taints) in nodes {
+        let _ = writeln!(text, "would open  {node}  without {}", keys(taints));
+    }
+    let word = if nodes.len() == 1 { "node" } else { "nodes" };
+    let _ = writeln!(text, "would open {} {word}, {without_gate} have no gate of ours", nodes.len());
+    text
+}
+
+fn keys(taints: &[Taint]) -> String {
+    taints.iter().map(|taint| taint.key.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The sum of it, and what is left for a person to do.
@@ -148,7 +179,6 @@ fn end(summary: &Summary, workers: &str) -> String {
 #[cfg(test)]
 mod tests {
     use anstream::adapter::strip_str;
-    use knr_core::config::Taint;
     use knr_k8s::release::Closed;
 
     use super::*;
@@ -173,6 +203,24 @@ mod tests {
                         \x20 kubectl taint nodes --all node-ready/unverified:NoSchedule-\n\
                         \x20 kubectl taint nodes --all startup.k8s.io/initializing:NoSchedule-";
         assert_eq!(advice(&config), expected);
+    }
+
+    #[test]
+    fn a_dry_run_says_what_would_be_done() {
+        let nothing = "this is a dry run, nothing was changed\nwould open 0 nodes, 0 have no gate of ours\n";
+        assert_eq!(planned(&Plan::default()), nothing);
+        let plan = Plan {
+            waits_for: vec!["a".to_owned(), "b".to_owned()],
+            workers: vec!["node-ready-worker-1".to_owned()],
+            nodes: vec![("n1".into(), taints())],
+            without_gate: 12,
+        };
+        let expected = "this is a dry run, nothing was changed\n\
+                        would wait until these pods are gone: a, b\n\
+                        would remove the worker node-ready-worker-1\n\
+                        would open  n1  without node-ready/unverified\n\
+                        would open 1 node, 12 have no gate of ours\n";
+        assert_eq!(planned(&plan), expected);
     }
 
     #[test]

@@ -1,0 +1,30 @@
+//! What a release would do, if it were no dry run.
+
+use knr_core::config::Taint;
+use knr_core::ids::NodeName;
+
+use super::{Release, ReleaseError};
+
+/// What there is to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Pods that must be gone first.
+    pub waits_for: Vec<String>,
+    /// Workers to be removed.
+    pub workers: Vec<String>,
+    /// Nodes to be opened, and the taints to be taken off.
+    pub nodes: Vec<(NodeName, Vec<Taint>)>,
+    /// How many nodes have no gate of ours.
+    pub without_gate: usize,
+}
+
+impl Release {
+    /// Looks, and changes nothing.
+    pub(super) async fn plan(&self) -> Result<Plan, ReleaseError> {
+        let waits_for = self.running().await?.into_iter().map(|pod| pod.metadata.name).collect();
+        let workers = self.workers().await?.into_iter().map(|worker| worker.name).collect();
+        let (closed, without_gate) = self.closed().await?;
+        let nodes = closed.iter().map(|node| (node.id.name.clone(), self.gates_on(node))).collect();
+        Ok(Plan { waits_for, workers, nodes, without_gate })
+    }
+}
