@@ -207,8 +207,8 @@ impl Engine {
     pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Option<Action> {
         let now = self.not_back(now);
         let node = order.action.node();
-        let is_expected = self.desks.get(&node.name).is_some_and(|desk| desk.awaits(order.ticket));
-        if is_expected {
+        let given = self.desks.get(&node.name).and_then(|desk| desk.given(order.ticket));
+        if given.is_some() {
             self.release(&node.name);
             let refused = match &outcome {
                 Outcome::Refused(why) => Some((order.action.clone(), why.clone())),
@@ -226,6 +226,9 @@ impl Engine {
         let Outcome::Done(facts) = outcome else { return None };
         for fact in facts {
             self.learn(fact, now);
+        }
+        if let (Action::StartWorker { .. }, Some(given)) = (&order.action, given) {
+            self.world.worker_was_asked_for(node, given);
         }
         order.action.news().map(|news| Action::Tell { node: node.clone(), news: news.clone() })
     }

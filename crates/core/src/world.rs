@@ -157,8 +157,9 @@ pub struct SeenWorker {
     pub view: WorkerView,
     /// When it was first seen in this stage.
     pub since: Timestamp,
-    /// When it was first seen at all, if that was before its end.
-    pub first_seen: Option<Timestamp>,
+    /// When we asked for it, if this process did. When we first saw it run says nothing: a watch may tell that long after
+    /// its end.
+    pub asked_for: Option<Timestamp>,
 }
 
 /// An init pod and whether what it shows is beyond doubt.

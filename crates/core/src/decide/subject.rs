@@ -129,10 +129,10 @@ impl<'a> Subject<'a> {
         workers.find(|worker| worker.view.stamp.node == self.view.id)
     }
 
-    /// When the evidence of a worker was made, at the earliest. If we have not seen it run, all we know is that its
+    /// When the evidence of a worker was made, at the earliest. If we have not asked for it, all we know is that its
     /// node was there.
     pub(super) fn made_at(&self, worker: &SeenWorker) -> Timestamp {
-        worker.first_seen.unwrap_or(self.view.created)
+        worker.asked_for.unwrap_or(self.view.created)
     }
 
     /// The state to record next, with the result of one more worker in it.

@@ -35,15 +35,18 @@ pub(super) struct Desk {
 #[derive(Debug)]
 pub(super) enum Underway {
     /// Its answer is expected.
-    Ordered { ticket: u64, expires: Timestamp, starts_worker: bool },
+    Ordered { ticket: u64, given: Timestamp, expires: Timestamp, starts_worker: bool },
     /// Nobody knows what it did: the node has to be read again.
     Unclear { asked: Option<Timestamp> },
 }
 
 impl Desk {
-    /// This is the order whose answer is expected.
-    pub(super) fn awaits(&self, number: u64) -> bool {
-        matches!(self.underway, Some(Underway::Ordered { ticket, .. }) if ticket == number)
+    /// When an order was given, if it is the one whose answer is expected.
+    pub(super) fn given(&self, number: u64) -> Option<Timestamp> {
+        match self.underway {
+            Some(Underway::Ordered { ticket, given, .. }) if ticket == number => Some(given),
+            Some(Underway::Ordered { .. } | Underway::Unclear { .. }) | None => None,
+        }
     }
 
     /// Forgets what was ordered, but not that it was.

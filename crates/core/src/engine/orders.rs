@@ -64,7 +64,7 @@ impl Engine {
         let expires = now + LONGEST_QUEUE + SignedDuration::from_secs(limit) + ANSWER_OVERDUE;
         self.set_timer(&name, Some(expires));
         let desk = self.desks.entry(name).or_default();
-        desk.underway = Some(Underway::Ordered { ticket, expires, starts_worker });
+        desk.underway = Some(Underway::Ordered { ticket, given: now, expires, starts_worker });
         plan.orders.push(Order { ticket, action });
     }
 

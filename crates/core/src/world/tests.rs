@@ -321,17 +321,20 @@ fn workers_are_counted_by_how_far_they_are() {
 }
 
 #[test]
-fn of_another_pod_of_the_same_name_nothing_was_seen_before() {
-    let mut world = knowing(vec![watched_worker(worker("w", 5))]);
-    let first_seen = |world: &World| {
+fn when_a_worker_was_asked_for_is_known_of_no_other_pod_of_its_name() {
+    let asked_for = |world: &World| {
         let entry = world.entry(&"n1".into()).unwrap();
-        entry.workers.values().next().unwrap().first_seen
+        entry.workers.values().next().unwrap().asked_for
     };
+    let mut world = knowing(vec![watched(node("a", 1)), watched_worker(worker("w", 5))]);
+    assert_eq!(asked_for(&world), None, "that it was seen to run says nothing");
+    world.worker_was_asked_for(&node("a", 1).id, at(1));
     world.learn(watched_worker(worker("w", 6)), at(2));
-    assert_eq!(first_seen(&world), Some(at(1)));
-    let stage = Stage::Ended(Ending::DeadlineExceeded);
-    world.learn(watched_worker(WorkerView { stage, ..worker("next", 7) }), at(3));
-    assert_eq!(first_seen(&world), None, "it was never seen before its end");
+    assert_eq!(asked_for(&world), Some(at(1)));
+    world.learn(watched_worker(worker("next", 7)), at(3));
+    assert_eq!(asked_for(&world), None);
+    world.worker_was_asked_for(&node("b", 1).id, at(4));
+    assert_eq!(asked_for(&world), None, "that was for another node of this name");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::{Latest, SeenWorker, Source, Tally, World, is_news};
-use crate::ids::{NodeName, Version, WorkerRef};
+use crate::action::worker_name;
+use crate::ids::{NodeName, NodeRef, Version, WorkerRef};
 use crate::view::{Ending, Purpose, Stage, WorkerView};
 
 impl World {
@@ -31,10 +32,7 @@ impl World {
             Some(known) if known.view.id == view.id && is_same_stage(&known.view, &view) => known.since,
             _ => now,
         };
-        let first_seen = match known {
-            Some(known) if known.view.id == view.id => known.first_seen,
-            _ => is_live(&view).then_some(now),
-        };
+        let asked_for = known.filter(|known| known.view.id == view.id).and_then(|known| known.asked_for);
         if let Some(known) = known.filter(|known| known.view.id != view.id) {
             entry.vanished = Some(known.view.stamp.clone());
         }
@@ -43,8 +41,16 @@ impl World {
         }
         self.workers.count(&view);
         let name_of_pod = view.id.name.clone();
-        entry.workers.insert(name_of_pod, Box::new(SeenWorker { view, since, first_seen }));
+        entry.workers.insert(name_of_pod, Box::new(SeenWorker { view, since, asked_for }));
         self.touched.insert(name);
+    }
+
+    /// A worker was made because we asked for it then. If another one is known by now, that was made later still.
+    pub(crate) fn worker_was_asked_for(&mut self, node: &NodeRef, at: Timestamp) {
+        let entry = self.entries.get_mut(&node.name);
+        if let Some(worker) = entry.and_then(|entry| entry.workers.get_mut(&worker_name(&node.uid))) {
+            worker.asked_for = Some(at);
+        }
     }
 
     pub(super) fn worker_gone(&mut self, id: &WorkerRef, node: &NodeName, version: Version, source: Source) {
