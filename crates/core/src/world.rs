@@ -123,7 +123,10 @@ pub struct Doubt {
 impl NodeEntry {
     fn begin_to_doubt(&mut self, version: Version, now: Timestamp) {
         self.doubt = Some(Doubt { since: now, version });
-        self.init_pods.values_mut().for_each(|pod| pod.restarted = false);
+        for pod in self.init_pods.values_mut() {
+            pod.restarted = false;
+            pod.found.clone_from(&pod.view.annotations);
+        }
     }
 
     /// A node is seen for the first time.
@@ -172,6 +175,8 @@ pub struct SeenInitPod {
     /// The annotations which it carried when the node was restarted: no kubelet removes them, so they say nothing
     /// about the time after it.
     pub outlived: BTreeMap<String, String>,
+    /// The annotations which it carried when we came upon it: they may have outlived a restart that we did not see.
+    pub found: BTreeMap<String, String>,
 }
 
 /// How many workers there are. One that is being deleted counts in its stage, but takes up no place.

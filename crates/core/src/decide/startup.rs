@@ -97,7 +97,8 @@ fn counts(subject: &Subject<'_>, gate: &StartupGate, pod: &InitPodView) -> bool 
 fn is_done(gate: &StartupGate, pod: &SeenInitPod) -> bool {
     let key = &gate.ready_annotation;
     let says_so = pod.view.annotations.get(key).is_some_and(|value| value == "true");
-    let said_it_before = pod.outlived.contains_key(key);
+    // What we found may be old, but not if the pod is ready after all doubt about that.
+    let said_it_before = pod.outlived.contains_key(key) || (pod.found.contains_key(key) && !pod.view.ready);
     (says_so && !said_it_before) || (pod.view.ready && !gate.annotation_only)
 }
 

@@ -35,8 +35,9 @@ impl World {
             known.as_ref().is_some_and(|known| known.view.containers != view.containers && !is_older);
         let was_restarted = known.as_ref().is_some_and(|known| known.restarted);
         let restarted = was_restarted || is_anew;
-        let (before, mut outlived) =
-            known.map(|known| (known.view.annotations, known.outlived)).unwrap_or_default();
+        let is_come_upon = known.is_none() && entry.doubt.is_some();
+        let (before, mut outlived, mut found) =
+            known.map(|known| (known.view.annotations, known.outlived, known.found)).unwrap_or_default();
         if in_doubt && is_anew && !was_restarted {
             outlived.extend(before);
         }
@@ -45,7 +46,11 @@ impl World {
         if may_be_late && !was_restarted {
             outlived.extend(view.annotations.clone());
         }
-        pods.insert(view.uid.clone(), SeenInitPod { view, restarted, outlived });
+        found.retain(|key, value| view.annotations.get(key) == Some(value));
+        if is_come_upon || is_older {
+            found.clone_from(&view.annotations);
+        }
+        pods.insert(view.uid.clone(), SeenInitPod { view, restarted, outlived, found });
     }
 
     pub(super) fn init_pod_gone(&mut self, uid: &Uid, host: &NodeName, version: Version) {

@@ -458,6 +458,27 @@ fn containers_that_are_replaced_long_after_we_came_are_believed() {
 }
 
 #[test]
+fn what_a_pod_said_before_we_came_is_known_to_be_found() {
+    let found = |world: &World| -> Vec<String> {
+        let pods = &world.entry(&"n1".into()).unwrap().init_pods;
+        pods[&"p".into()].found.iter().map(|(key, value)| format!("{key}={value}")).collect()
+    };
+    let listed = || Fact::Nodes(vec![node("a", 3)], Version(3));
+    let node_last = knowing(vec![saying("p", 2, &[("k", "v")]), listed()]);
+    assert_eq!(found(&node_last), ["k=v"]);
+    let node_first = knowing(vec![listed(), saying("p", 2, &[("k", "v")])]);
+    assert_eq!(found(&node_first), ["k=v"]);
+    let mut told_late = knowing(vec![saying("p", 1, &[]), listed(), saying("p", 3, &[("k", "v")])]);
+    assert_eq!(found(&told_late), ["k=v"], "that was before the node was as we found it");
+    told_late.learn(saying("p", 4, &[("k", "v"), ("l", "v")]), at(2));
+    assert_eq!(found(&told_late), ["k=v"], "it says more, but this still");
+    told_late.learn(saying("p", 5, &[("k", "w")]), at(2));
+    assert_eq!(found(&told_late), [""; 0]);
+    let seen_to_come = knowing(vec![watched(node("a", 1)), saying("p", 2, &[("k", "v")])]);
+    assert_eq!(found(&seen_to_come), [""; 0]);
+}
+
+#[test]
 fn what_is_told_late_of_containers_dispels_no_doubt() {
     let is_restarted = |told: u64| {
         let mut world = knowing(vec![watched(node("a", 1)), Fact::InitPod(pod("p", 2))]);
