@@ -99,12 +99,15 @@ impl<'a> PatchBuilder<'a> {
         self
     }
 
-    /// Goes on only if the node carries the label as it was seen.
+    /// Goes on only if the node carries the label as it was seen, or still does not.
     #[must_use]
     pub fn same_label(mut self, label: &Label) -> Self {
-        if let Some(value) = self.node.labels.get(&label.key) {
-            self.ops.push(test(member("labels", &label.key), json!(value)));
-        }
+        let seen = if self.node.labels.is_empty() {
+            test("/metadata/labels".to_owned(), Value::Null)
+        } else {
+            test(member("labels", &label.key), json!(self.node.labels.get(&label.key)))
+        };
+        self.ops.push(seen);
         self
     }
 

@@ -143,6 +143,8 @@ fn backfill(subject: &Subject<'_>, gate: &StartupGate) -> Option<Action> {
             patch: PatchBuilder::new(subject.view)
                 .put_on([&gate.taint])
                 .unchanged(&gate.completed_annotation)
+                .unchanged(names::STATE_ANNOTATION)
+                .same_label(&subject.cx.config.node_management.verified_label)
                 .build(),
             news: News { headline: Headline::Backfilled, message, warning: false },
         }

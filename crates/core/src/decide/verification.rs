@@ -104,6 +104,7 @@ fn ungated(subject: &Subject<'_>) -> Decision {
             let patch = PatchBuilder::new(subject.view)
                 .put_on(subject.taints())
                 .unchanged(names::STATE_ANNOTATION)
+                .same_label(&subject.cx.config.node_management.verified_label)
                 .build();
             leave(", and is closed now".to_owned()).acts(Action::CloseGate {
                 node: subject.view.id.clone(),
