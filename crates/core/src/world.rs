@@ -95,12 +95,14 @@ pub struct NodeEntry {
     /// Workers, by pod name. More than one if the node was made anew under the same name. Boxed, because there is room for
     /// eleven in the smallest map, and for thousands of such maps in memory.
     pub workers: BTreeMap<String, Box<SeenWorker>>,
+    /// The version in which this node was first seen by us.
+    pub met: Version,
     /// When the node was last read from the API server itself.
     pub reread: Option<Timestamp>,
     /// A worker that vanished. Whether its result was recorded before, the state tells.
     pub vanished: Option<Stamp>,
     /// Since when what init pods show may be from before a restart of the node. That is so when a restart is seen,
-    /// and when the node was there before us; not for a node that we saw join.
+    /// and when the node or a pod of it was there before we saw it; not for a node that we saw join.
     pub doubt: Option<Doubt>,
     /// When a restart of the node was last seen.
     pub restart_seen: Option<Timestamp>,
@@ -132,6 +134,7 @@ impl NodeEntry {
     /// A node is seen for the first time.
     fn meet(&mut self, version: Version, sight: Sight, now: Timestamp) {
         self.seen = now;
+        self.met = version;
         self.occupancy = None;
         self.vanished = None;
         self.restart_seen = None;

@@ -26,6 +26,11 @@ impl World {
     pub(super) fn set_init_pod(&mut self, view: InitPodView, now: Timestamp) {
         self.touched.insert(view.host.clone());
         let entry = self.entries.entry(view.host.clone()).or_default();
+        // A pod that was there before we saw its node, and was not told of: then we did not see the node join.
+        let is_earlier = entry.view.is_some() && view.version <= entry.met;
+        if is_earlier && entry.doubt.is_none() {
+            entry.begin_to_doubt(entry.met, now);
+        }
         let may_be_late = entry.restart_seen.is_some_and(|at| now < at + LATE);
         let in_doubt = entry.doubt.is_some_and(|doubt| now < doubt.since + LATE);
         let is_older = entry.doubt.is_some_and(|doubt| view.version <= doubt.version);

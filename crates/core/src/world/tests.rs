@@ -479,6 +479,17 @@ fn what_a_pod_said_before_we_came_is_known_to_be_found() {
 }
 
 #[test]
+fn a_node_was_not_seen_to_join_if_a_pod_turns_out_to_be_older() {
+    let doubt = |version: u64| {
+        let mut world = knowing(vec![watched(node("a", 3)), watched(node("a", 9))]);
+        world.learn(Fact::InitPods(vec![pod("p", version)], Version(9)), at(2));
+        world.entry(&"n1".into()).unwrap().doubt
+    };
+    assert_eq!(doubt(3), Some(Doubt { since: at(2), version: Version(3) }));
+    assert_eq!(doubt(4), None, "it came after the node");
+}
+
+#[test]
 fn what_is_told_late_of_containers_dispels_no_doubt() {
     let is_restarted = |told: u64| {
         let mut world = knowing(vec![watched(node("a", 1)), Fact::InitPod(pod("p", 2))]);
