@@ -4,7 +4,7 @@
 
 use knr_sim::run_seed;
 
-const SEEDS: [(u64, &str); 9] = [
+const SEEDS: [(u64, &str); 13] = [
     (
         580,
         "an annotation that outlived a restart, told together with the new containers, opened a startup gate",
@@ -20,6 +20,10 @@ const SEEDS: [(u64, &str); 9] = [
     (13448, "a machine that died right after its restart still showed the pods of before as ready"),
     (18723, "a node that was read afresh under a known name had been restarted before"),
     (1134, "a node on probation waited for a worker that its dead kubelet never ended"),
+    (50341, "a pass was taken for as new as the late news that its worker ran, and let a node be deleted"),
+    (51952, "an annotation that outlived a restart was believed by a controller that came after it"),
+    (62380, "a node whose beginning and whose pods were never told had been restarted before it was seen"),
+    (74314, "a failure recorded by a clock that was behind made an earlier pass a later one"),
 ];
 
 #[test]

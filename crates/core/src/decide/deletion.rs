@@ -21,6 +21,9 @@ const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 /// If the checks fail on a verified node too, that is looked at again after this long.
 const SICK_FOR: SignedDuration = SignedDuration::from_mins(5);
 
+/// The number of no fact: of when the evidence was made, nothing is known.
+const UNDATED: u64 = 0;
+
 /// How the nodes are doing, all in all. Kept up to date node by node.
 #[derive(Debug, Default)]
 pub struct Census {
@@ -99,12 +102,13 @@ impl Census {
         self.lenders.iter().map(|(_, name)| name)
     }
 
-    /// What the checks said last on any verified node after a node failed. The two may have been recorded by different
-    /// clocks, so we must also have been told of them in this order: what was all there before us proves nothing.
+    /// What the checks said last on any verified node after a node failed. The failure may have been recorded by a clock
+    /// that was behind, so what counts is when we saw it, and we must also have been told of the two in this order: what
+    /// was all there before us proves nothing.
     fn latest_proof(&self, failed: &NodeEntry, now: Timestamp) -> Option<(Timestamp, Proof)> {
-        let (at, proof, _, fact) = self.proofs.iter().rev().find(|(at, ..)| *at <= now)?;
-        let failed_at = failed.state.as_ref()?.at.min(failed.state_seen);
-        (*at >= failed_at && *fact > failed.state_fact).then_some((*at, *proof))
+        let mut dated = self.proofs.iter().rev().filter(|(_, _, _, fact)| *fact != UNDATED);
+        let (at, proof, _, fact) = dated.find(|(at, ..)| *at <= now)?;
+        (*at >= failed.state_seen && *fact > failed.state_fact).then_some((*at, *proof))
     }
 }
 
@@ -117,11 +121,13 @@ fn standing_of(entry: &NodeEntry, fact: u64) -> Standing {
         && state.boot == view.boot
         && state.inconclusive == 0
         && !view.leaving;
-    let reference = state
-        .reference
-        .as_ref()
-        .map(|reference| (reference.at, fact, if reference.pass { Proof::Passed } else { Proof::Failed }));
-    let proofs = lends.then(|| std::iter::once((state.at, fact, Proof::Passed)).chain(reference).collect());
+    // Evidence that is only known to be younger than its node is dated so, and by yet another clock.
+    let told = |at: Timestamp| if at == view.created { UNDATED } else { fact };
+    let reference = state.reference.as_ref().map(|reference| {
+        (reference.at, told(reference.at), if reference.pass { Proof::Passed } else { Proof::Failed })
+    });
+    let passed = (state.at, told(state.at), Proof::Passed);
+    let proofs = lends.then(|| std::iter::once(passed).chain(reference).collect());
     Standing {
         managed: !view.leaving,
         failing: state.phase == StatePhase::Failed && !view.leaving,
