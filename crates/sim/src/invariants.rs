@@ -14,7 +14,7 @@ use knr_core::config::{Config, Taint};
 use knr_core::ids::{BootId, Uid};
 use knr_core::names;
 use knr_core::state::{NodeState, StatePhase};
-use knr_core::view::{NodeView, Stage};
+use knr_core::view::{Ending, NodeView, Stage};
 use serde_json::Value;
 
 use crate::api::Api;
@@ -38,6 +38,8 @@ pub(crate) struct Monitor {
     broken: Option<Broken>,
     /// A worker ended well on this node in this boot, and nothing has happened since that asks for another proof.
     proofs: BTreeSet<(Uid, BootId)>,
+    /// A worker ended well on this node in this boot, whatever has happened since.
+    ended_well: BTreeSet<(Uid, BootId)>,
     /// An init pod was truly ready on this node in this boot.
     init_proofs: BTreeSet<(Uid, BootId)>,
     /// When a worker last ended well on some node.
@@ -71,6 +73,7 @@ impl Monitor {
     /// A worker really ended well on this machine.
     pub(crate) fn worker_passed(&mut self, uid: &Uid, boot: &BootId, now: Timestamp) {
         self.proofs.insert((uid.clone(), boot.clone()));
+        self.ended_well.insert((uid.clone(), boot.clone()));
         self.passed.insert(uid.clone(), now);
     }
 
@@ -131,7 +134,7 @@ impl Monitor {
         {
             self.failed.insert(after.id.uid.clone(), now);
         }
-        self.evidence(config, &before, &after);
+        self.evidence(api, config, &before, &after);
         self.reason_to_close(config, &before, &after);
         if let Action::DeleteNode { .. } = action {
             self.right_to_delete(api, config, &before, now);
@@ -186,12 +189,12 @@ impl Monitor {
     }
 
     /// S1.
-    fn evidence(&mut self, config: &Config, before: &NodeView, after: &NodeView) {
+    fn evidence(&mut self, api: &Api, config: &Config, before: &NodeView, after: &NodeView) {
         let id = (after.id.uid.clone(), after.boot.clone());
         let verification = &config.node_management.taints;
         let opened = is_closed(before, verification) && !is_closed(after, verification);
         let labelled = !is_labelled(before, config) && is_labelled(after, config);
-        if (opened || labelled) && !self.proofs.contains(&id) {
+        if (opened || labelled) && !self.proofs.contains(&id) && !self.is_heard_anew(api, before) {
             self.violate(
                 after.id.name.as_str(),
                 "S1: opened without a worker that ended well on this node in this boot",
@@ -215,6 +218,21 @@ impl Monitor {
         if opened != labelled && opened && !is_labelled(before, config) {
             self.violate(after.id.name.as_str(), "opened without the label in the same write");
         }
+    }
+
+    /// A person has removed the state, which starts everything anew, and the first worker is still there. It ended well on
+    /// this node in this boot, and by the design may be heard once more, even if the label was removed after it ended.
+    fn is_heard_anew(&self, api: &Api, node: &NodeView) -> bool {
+        let mut workers = api.workers();
+        state_of(node).is_none()
+            && self.ended_well.contains(&(node.id.uid.clone(), node.boot.clone()))
+            && workers.any(|worker| {
+                let stamp = &worker.stamp;
+                let ended_well = matches!(&worker.stage, Stage::Ended(Ending::Exited { code: 0, .. }));
+                (&stamp.node, &stamp.boot, stamp.serial) == (&node.id, &node.boot, 1)
+                    && ended_well
+                    && !worker.leaving
+            })
     }
 
     /// S5.
