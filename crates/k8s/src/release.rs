@@ -42,6 +42,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A pod that is still there this long after it was told to go is on a node that does not answer. By then it has lost
 /// its account, and closes nothing any more.
 const LONG_GONE: Duration = Duration::from_mins(1);
+/// What it takes to pause, to open nodes again and to look at them once more.
+const ROUND: Duration = Duration::from_secs(3);
+const PUT_BACK: &str = "the taint is put back again and again";
+const TOO_LATE: &str = "it joined when no time was left";
 const REASON: &str = "Released";
 const MESSAGE: &str = "opened without a verdict, because kube-node-ready was uninstalled";
 
@@ -153,30 +157,44 @@ impl Release {
         tell: &mut impl FnMut(&Step),
     ) -> Result<(), ReleaseError> {
         let mut opened = BTreeSet::new();
-        let mut is_first = true;
-        loop {
-            let (closed, without_gate) = self.closed().await?;
-            if std::mem::take(&mut is_first) {
-                summary.without_gate = without_gate;
-            } else if !closed.is_empty() {
-                sleep(PAUSE).await;
-            }
-            if closed.is_empty() {
-                return Ok(());
-            }
+        let (mut closed, without_gate) = self.closed().await?;
+        summary.without_gate = without_gate;
+        while !closed.is_empty() {
             let mut fates = stream::iter(closed).map(|node| self.open(node)).buffer_unordered(AT_ONCE);
             while let Some((node, fate)) = fates.next().await {
                 match &fate {
-                    Fate::Opened(_) => summary.opened += usize::from(opened.insert(node.clone())),
+                    Fate::Opened(_) => _ = opened.insert(node.clone()),
                     Fate::Gone => {}
                     Fate::Closed(closed) => summary.closed.push(closed.clone()),
                 }
                 tell(&Step::Node(node, fate));
             }
             if !summary.closed.is_empty() {
-                return Ok(());
+                break;
+            }
+            closed = self.closed().await?.0;
+            if Instant::now() + ROUND >= self.deadline {
+                for closed in closed.iter().map(|node| self.given_up(node, &opened)) {
+                    tell(&Step::Node(closed.node.clone(), Fate::Closed(closed.clone())));
+                    summary.closed.push(closed);
+                }
+                break;
+            }
+            if !closed.is_empty() {
+                sleep(PAUSE).await;
             }
         }
+        for closed in &summary.closed {
+            opened.remove(&closed.node);
+        }
+        summary.opened = opened.len();
+        Ok(())
+    }
+
+    /// A node for which no time is left.
+    fn given_up(&self, node: &NodeView, opened: &BTreeSet<NodeName>) -> Closed {
+        let why = if opened.contains(&node.id.name) { PUT_BACK } else { TOO_LATE };
+        Closed { node: node.id.name.clone(), taints: self.gates_on(node), why: why.to_owned() }
     }
 
     /// The nodes that have a gate of ours, and how many have none.

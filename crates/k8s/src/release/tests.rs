@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::{Answer, FakeServer};
 
+const LIMIT: Duration = Duration::from_mins(4);
 const MINE: &str = "gates: [{name: startup}]";
 
 fn list(items: Value) -> Answer {
@@ -83,7 +84,7 @@ async fn run_as(
         config: Config::parse(config).unwrap(),
         selector: "app=x,part in (a, b)".parse().unwrap(),
         now: Timestamp::UNIX_EPOCH,
-        deadline: Instant::now() + Duration::from_mins(4),
+        deadline: Instant::now() + LIMIT,
     };
     let mut steps = Vec::new();
     let ending = release.run(|step| steps.push(step.clone())).await;
@@ -247,6 +248,36 @@ async fn a_taint_that_is_put_back_is_taken_off_again() {
     let closed = || list(json!([node("n1", json!([gate()]))]));
     let (summary, steps, _) = open([closed(), done(), closed(), done(), none()]).await;
     assert_eq!((summary.unwrap().opened, steps.len()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_is_put_back_for_ever_is_told_with_what_to_do() {
+    let began = Instant::now();
+    let rounds = (0..300).flat_map(|_| [list(json!([node("n1", json!([gate()]))])), done()]);
+    let (summary, steps, _) = open(rounds).await;
+    let closed = Closed {
+        node: "n1".into(),
+        taints: Config::default().node_management.taints,
+        why: "the taint is put back again and again".to_owned(),
+    };
+    assert_eq!(steps.last(), Some(&Step::Node("n1".into(), Fate::Closed(closed.clone()))));
+    assert_eq!(summary.unwrap(), Summary { closed: vec![closed], ..Summary::default() });
+    assert!(began.elapsed() < LIMIT, "it ends before the deadline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_when_no_time_is_left_is_told_too() {
+    let last = (LIMIT - ROUND).as_secs();
+    let rounds = (0..300).flat_map(|round| {
+        let names = if round <= last { &["n1"][..] } else { &["n1", "n2"] };
+        let nodes: Vec<Value> = names.iter().map(|name| node(name, json!([gate()]))).collect();
+        [list(json!(nodes)), done()]
+    });
+    let (summary, ..) = open(rounds).await;
+    let told: Vec<_> = summary.unwrap().closed.into_iter().map(|node| (node.node, node.why)).collect();
+    let expected =
+        [("n1", "the taint is put back again and again"), ("n2", "it joined when no time was left")];
+    assert_eq!(told, expected.map(|(node, why)| (node.into(), why.to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
