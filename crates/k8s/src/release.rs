@@ -39,8 +39,9 @@ pub use plan::Plan;
 const AT_ONCE: usize = 16;
 /// Before anything is looked at or tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A pod that is still there this long after it was told to go is on a node that does not answer. By then it has lost
-/// its account, and closes nothing any more.
+/// A pod that is still there this long after it was told to go is on a node that does not answer. If the chart made its
+/// account, that is gone by now, and the pod closes nothing any more. With an account that stays it could, should its
+/// node come back; but it is worse to leave all nodes closed because one is lost.
 const LONG_GONE: Duration = Duration::from_mins(1);
 /// What it takes to pause, to open nodes again and to look at them once more.
 const ROUND: Duration = Duration::from_secs(3);
