@@ -22,6 +22,8 @@ use crate::{exit, shutdown};
 /// What takes longer is worth a word.
 const LONG: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
+/// Nobody waits longer, and no clock is too short for it.
+const LONGEST: Duration = Duration::from_hours(24);
 /// The longest name of a step.
 const WIDTH: usize = "configuration".len();
 
@@ -88,6 +90,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let told = |_| format!("{text:?} is not a duration; expected one such as 90s or 3m");
     let duration = text.parse::<SignedDuration>().map_err(told)?;
     match Duration::try_from(duration) {
+        Ok(duration) if duration > LONGEST => Err("expected 24h or less".to_owned()),
         Ok(duration) if duration >= SECOND => Ok(duration),
         Ok(_) | Err(_) => Err("expected a second or more".to_owned()),
     }
@@ -289,6 +292,10 @@ mod tests {
         assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
         for bad in ["", "180", "0s", "-1s", "soon"] {
             assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration("24h"), Ok(LONGEST));
+        for endless in ["24h 1s", "9000000000000000000s"] {
+            assert_eq!(duration(endless), Err("expected 24h or less".to_owned()));
         }
     }
 }
