@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use knr_core::config::Config;
 
-use super::{Loaded, Overrides};
+use super::{Loaded, Overrides, kubeconfig_of};
 use crate::controller::{self, Lead, Settings};
 use crate::shutdown;
 use crate::telemetry::{self, Output};
@@ -49,11 +49,9 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Loaded { config, file, format } = overrides.load(config.as_deref())?;
     let telemetry = telemetry::init(config.logging.level, format, Output::Stdout)?;
     let stop = shutdown::on_signal()?;
-    let named =
-        Some(PathBuf::from(&config.kubernetes.kubeconfig)).filter(|path| !path.as_os_str().is_empty());
     let leader_election = config.leader_election.enabled;
     let settings = Settings {
-        kubeconfig: kubeconfig.or(named),
+        kubeconfig: kubeconfig_of(kubeconfig, &config),
         config,
         file,
         overrides,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::time::{Instant, interval_at};
 
 use super::check::{self, BAD, FAINT, GOOD};
-use super::{Overrides, controller};
+use super::{Overrides, controller, kubeconfig_of};
 use crate::telemetry::{self, Output};
 use crate::{exit, shutdown};
 
@@ -103,7 +103,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     telemetry::init(Level::Error, Some(LogFormat::Console), Output::Stderr)?;
     let stop = shutdown::on_signal()?;
     let agent = format!("kube-node-ready/{} (doctor)", knr_core::VERSION);
-    let client = knr_k8s::connect::client(kubeconfig.as_deref(), &agent).await?;
+    let client =
+        knr_k8s::connect::client(kubeconfig_of(kubeconfig, &loaded.config).as_deref(), &agent).await?;
     let installation = Installation {
         mode: match mode {
             Kind::Controller => Mode::Controller,

@@ -125,6 +125,12 @@ impl Overrides {
     }
 }
 
+/// The kubeconfig that the command line gives, or else the configuration.
+fn kubeconfig_of(given: Option<PathBuf>, config: &Config) -> Option<PathBuf> {
+    let named = &config.kubernetes.kubeconfig;
+    given.or_else(|| (!named.is_empty()).then(|| named.into()))
+}
+
 /// Whether a configuration says how to log. If it does not, a terminal gets what people can read.
 fn says_format(text: &str) -> bool {
     let tree = serde_saphyr::from_str::<serde_json::Value>(text).unwrap_or_default();
@@ -158,6 +164,16 @@ mod tests {
             let said = Cli::try_parse_from(words).unwrap_err().to_string();
             assert_eq!(said, format!("{name} {}\n", *version::LONG));
         }
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_configuration_in_naming_a_kubeconfig() {
+        let silent = Config::default();
+        let named = Config::parse("kubernetes: {kubeconfig: /named}").unwrap();
+        let given = || Some(PathBuf::from("/given"));
+        assert_eq!(kubeconfig_of(None, &silent), None);
+        assert_eq!(kubeconfig_of(None, &named), Some("/named".into()));
+        assert_eq!(kubeconfig_of(given(), &named), given());
     }
 
     fn in_checkout(path: &str) -> String {

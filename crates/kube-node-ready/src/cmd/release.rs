@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::check::{BAD, FAINT, GOOD};
 use super::doctor::duration;
-use super::{Overrides, controller};
+use super::{Overrides, controller, kubeconfig_of};
 use crate::exit;
 use crate::telemetry::{self, Output};
 
@@ -59,9 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let config = Overrides::from_environment().and(demands).load(config.as_deref())?.config;
     telemetry::init(Level::Warn, Some(LogFormat::Console), Output::Stderr)?;
     let agent = format!("kube-node-ready/{} (release)", knr_core::VERSION);
-    let named =
-        Some(PathBuf::from(&config.kubernetes.kubeconfig)).filter(|path| !path.as_os_str().is_empty());
-    let client = knr_k8s::connect::client(kubeconfig.or(named).as_deref(), &agent).await?;
+    let client = knr_k8s::connect::client(kubeconfig_of(kubeconfig, &config).as_deref(), &agent).await?;
     let namespaces = Namespaces::of(&config, &namespace.unwrap_or_else(controller::own_namespace));
     let workers = namespaces.workers.clone();
     let release =
