@@ -153,7 +153,8 @@ impl Doctor {
         let found = taken.unwrap_or_else(|trouble| match trouble {
             Trouble::Failed(failed) => Finding::failed(failed.to_string())
                 .next("look whether the API server can be reached, then try again"),
-            Trouble::Late => Finding::failed("there was no time left").next("give it more with --timeout"),
+            Trouble::Late => Finding::failed("there was no time left")
+                .next("give it more with --timeout (test.timeout of the chart)"),
             Trouble::Stopped => Finding::failed("told to stop before it was known").next("try again"),
         });
         found.named(self.name(step))

@@ -255,7 +255,8 @@ async fn what_a_node_cannot_do_is_its_own_fault() {
     let (found, received) =
         Cluster { worker: Some(ended(1, DNS)), ..Cluster::default() }.find(Step::Worker).await;
     assert!(found.detail.ends_with("the node is not fit: dns: no answer"), "{found:?}");
-    assert!(found.next.unwrap().contains("the fault of the node"));
+    let next = found.next.unwrap();
+    assert!(next.contains("the fault of the node") && next.contains("test.node of the chart"), "{next}");
     assert_eq!(found.report.unwrap().failures(), 1);
     assert_clean(&received);
 }
@@ -277,6 +278,10 @@ async fn a_worker_that_takes_too_long_is_removed() {
         { "name": "worker", "state": { "running": {} } }] } });
     let (found, received) = Cluster { worker: Some(running), ..Cluster::default() }.find(Step::Worker).await;
     assert_eq!(found.detail, "it started on n1 and was not done in time");
+    assert_eq!(
+        found.next.unwrap(),
+        "give it more time with --timeout (test.timeout of the chart); --node chooses another one (test.node of the chart)"
+    );
     assert_clean(&received);
 }
 

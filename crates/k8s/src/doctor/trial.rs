@@ -26,6 +26,8 @@ use crate::read::{List, by_name};
 const REMOVAL: Duration = Duration::from_secs(20);
 /// For us to be done before the pod is ended by its own deadline, which is there in case we are not there any more.
 const SPARE: Duration = Duration::from_secs(30);
+/// What a person can do about a node.
+const OTHER_NODE: &str = "--node chooses another one (test.node of the chart)";
 
 /// How far a worker came.
 #[derive(Debug)]
@@ -68,9 +70,9 @@ impl Doctor {
 
     fn no_node(&self) -> Finding {
         match &self.installation.node {
-            Some(name) => Finding::failed(format!("there is no node {name}")).next("choose another node"),
+            Some(name) => Finding::failed(format!("there is no node {name}")).next(OTHER_NODE),
             None => Finding::failed("there is no Ready Linux node that is not excluded")
-                .next("add a node, or choose one by its name"),
+                .next("add a node, or choose one with --node (test.node of the chart)"),
         }
     }
 
@@ -174,16 +176,16 @@ impl Doctor {
             Course::Overdue(Stage::Pending(why)) => {
                 let why = why.map_or(String::new(), |why| format!(": {why}"));
                 Finding::failed(format!("it did not start on {node} in time{why}")).next(format!(
-                    "look whether the node can pull {} and is Ready; --node chooses another one",
+                    "look whether the node can pull {} and is Ready; {OTHER_NODE}",
                     self.config().worker.image.repository
                 ))
             }
             Course::Overdue(Stage::Running | Stage::Ended(_)) => {
                 Finding::failed(format!("it started on {node} and was not done in time"))
-                    .next("give it more time with --timeout; --node chooses another node")
+                    .next(format!("give it more time with --timeout (test.timeout of the chart); {OTHER_NODE}"))
             }
             Course::Lost => Finding::failed(format!("somebody deleted it on {node} before it was done"))
-                .next("try again; --node chooses another node"),
+                .next(format!("try again; {OTHER_NODE}")),
             Course::Stopped => {
                 Finding::failed(format!("told to stop before it was done on {node}")).next("try again")
             }
@@ -205,7 +207,7 @@ fn ended(node: &str, ending: &Ending) -> Finding {
         }),
         Verdict::Fail(fault) if failures > 0 => {
             Finding::failed(format!("it ran on {node} and reported; the node is not fit: {}", fault.reason))
-                .next("this is the fault of the node, not of the installation; --node chooses another one")
+                .next(format!("this is the fault of the node, not of the installation; {OTHER_NODE}"))
         }
         Verdict::Fail(fault) => Finding::failed(format!("it ran on {node} and failed: {}", fault.reason))
             .next("look at the image and the command of the worker, and at checks of your own"),
