@@ -1,6 +1,7 @@
 //! What the accounts of an installation may do: all that is listed, and nothing else.
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -42,7 +43,10 @@ pub(crate) fn are_exactly_those_listed(cluster: &Cluster) -> Result<()> {
                 })
             });
             let threads: Vec<_> = asked.collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(Vec::new()))).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
         });
         let mut found = BTreeSet::new();
         for part in parts {
