@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anstream::println;
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use knr_core::VERSION;
 use knr_e2e::{GATE, chart, product};
 use lab::{Fault, Home, Image, Lab, PROBE_IMAGE};
@@ -26,24 +26,35 @@ const USER: u32 = 1000;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 fn main() -> ExitCode {
-    let keep = std::env::var_os("KEEP").is_some_and(|value| !value.is_empty());
-    let shown = Home::from_env().and_then(|home| {
-        let lab = Lab::builder(&home, LAB).nodes(1).up()?;
-        let shown = show(&lab);
-        if keep {
-            how_to_look_around(&lab);
-        } else {
-            lab.down()?;
-        }
-        shown
-    });
-    match shown {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("demo: {error:#}");
-            ExitCode::FAILURE
-        }
+    let keeps = std::env::var("KEEP").is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
+    let lab = match begin() {
+        Ok(lab) => lab,
+        Err(error) => return failed(&error),
+    };
+    // How it went is told at once: to end the cluster takes a while, and may fail too.
+    let shown = show(&lab).map_err(|error| failed(&error));
+    let ended = if keeps {
+        how_to_look_around(&lab);
+        Ok(())
+    } else {
+        lab.down().map_err(|error| failed(&error.context("the cluster cannot be ended")))
+    };
+    shown.and(ended).err().unwrap_or(ExitCode::SUCCESS)
+}
+
+fn failed(error: &Error) -> ExitCode {
+    eprintln!("demo: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// A new cluster. What an earlier run left has other nodes than those told about.
+fn begin() -> Result<Lab> {
+    let home = Home::from_env()?;
+    if let Some(left) = Lab::find(&home, LAB)? {
+        eprintln!("demo: ending the cluster that an earlier run left");
+        left.down()?;
     }
+    Lab::builder(&home, LAB).nodes(1).up()
 }
 
 fn show(lab: &Lab) -> Result<()> {

@@ -11,11 +11,14 @@ use anyhow::{Context, Result, bail};
 use knr_core::texts::shortened;
 use knr_e2e::{Api, GATE};
 use lab::Lab;
+use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 const PAUSE: Duration = Duration::from_millis(200);
-/// Longer texts would be wrapped, and the table could not be drawn anew.
-const WIDEST: usize = 100;
+/// What goes before the text of a line; then the sign that it was cut, and a last column that stays free.
+const BEFORE_TEXT: usize = "   n2  NotReady  closed  ".len() + 2;
+/// Of a terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
 
 /// How a node stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,14 +73,13 @@ impl Sight {
         }
     }
 
-    fn told(&self) -> String {
-        let text = match (self.is_open, self.pods) {
+    fn told(&self) -> &str {
+        match (self.is_open, self.pods) {
             (true, 0) => "verified; work is on its way",
             (true, _) => "verified, and at work",
             (false, _) if self.message.is_empty() => "waits for its verdict",
             (false, _) => self.message.trim_start_matches("closed: "),
-        };
-        shortened(text, WIDEST).into_owned()
+        }
     }
 }
 
@@ -170,7 +172,11 @@ impl Watch {
         match (self.manner, self.nodes.get(changed)) {
             (Manner::Table(drawn), _) => self.draw(drawn),
             (Manner::Lines, Some(sight)) => {
-                println!("   {:5.1} s  {}", self.began.elapsed().as_secs_f64(), line(changed, sight));
+                println!(
+                    "   {:5.1} s  {}",
+                    self.began.elapsed().as_secs_f64(),
+                    line(changed, sight, sight.told())
+                );
             }
             (Manner::Lines | Manner::Silence, _) => {}
         }
@@ -181,18 +187,25 @@ impl Watch {
         if drawn > 0 {
             print!("\x1b[{drawn}A");
         }
+        // A line that is wrapped could not be drawn anew.
+        let room = terminal_width().saturating_sub(BEFORE_TEXT);
         for (name, sight) in &self.nodes {
-            println!("\x1b[2K   {}", line(name, sight));
+            println!("\x1b[2K   {}", line(name, sight, &shortened(sight.told(), room)));
         }
         self.manner = Manner::Table(self.nodes.len());
         let _ = stdout().flush();
     }
 }
 
-fn line(name: &str, sight: &Sight) -> String {
+fn terminal_width() -> usize {
+    let told = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
+    if told == 0 { USUAL_WIDTH } else { told }
+}
+
+fn line(name: &str, sight: &Sight, told: &str) -> String {
     let (gate, style) = sight.gate();
     let ready = if sight.is_ready { "Ready" } else { "NotReady" };
-    format!("{name:<4}{ready:<10}{style}{gate:<8}{style:#}{}", sight.told())
+    format!("{name:<4}{ready:<10}{style}{gate:<8}{style:#}{told}")
 }
 
 fn seen(node: &Value) -> Sight {
