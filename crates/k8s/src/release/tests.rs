@@ -267,7 +267,7 @@ async fn a_taint_that_is_put_back_for_ever_is_told_with_what_to_do() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_when_no_time_is_left_is_told_too() {
-    let last = (LIMIT - ROUND).as_secs();
+    let last = LIMIT.as_secs() - ROUND.as_secs();
     let rounds = (0..300).flat_map(|round| {
         let names = if round <= last { &["n1"][..] } else { &["n1", "n2"] };
         let nodes: Vec<Value> = names.iter().map(|name| node(name, json!([gate()]))).collect();
