@@ -83,7 +83,11 @@ fn names_in_the_chart_are_those_of_the_program() {
 #[test]
 fn the_network_policy_is_about_our_workers() {
     let policy = text_of("templates/networkpolicy.yaml");
-    for (key, value) in names::WORKER_LABELS {
-        assert!(policy.contains(&format!("{key}: {value}\n")), "{key}: {value}");
+    let ([(name, ours), (component, worker)], [_, (_, trial)]) = (names::WORKER_LABELS, names::TRIAL_LABELS);
+    for part in [
+        format!("{name}: {ours}\n"),
+        format!("{{key: {component}, operator: In, values: [{worker}, {trial}]}}"),
+    ] {
+        assert!(policy.contains(&part), "{part}");
     }
 }
