@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use knr_core::config::Config;
 
-use super::{Loaded, Overrides, kubeconfig_of};
+use super::{Loaded, Overrides, demands_of, kubeconfig_of};
 use crate::controller::{self, Lead, Settings};
 use crate::shutdown;
 use crate::telemetry::{self, Output};
@@ -43,9 +42,7 @@ pub(crate) struct Args {
 /// Runs the controller.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Args { config, kubeconfig, dry_run, namespace, identity } = args;
-    let demands: fn(&mut Config) =
-        if dry_run { |config| config.reconciliation.dry_run = true } else { |_| {} };
-    let overrides = Overrides::from_environment().and(demands);
+    let overrides = Overrides::from_environment().and(demands_of(dry_run));
     let Loaded { config, file, format } = overrides.load(config.as_deref())?;
     let telemetry = telemetry::init(config.logging.level, format, Output::Stdout)?;
     let stop = shutdown::on_signal()?;

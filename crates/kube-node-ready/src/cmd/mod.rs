@@ -125,6 +125,11 @@ impl Overrides {
     }
 }
 
+/// What the flag `--dry-run` demands of a configuration.
+fn demands_of(dry_run: bool) -> fn(&mut Config) {
+    if dry_run { |config| config.reconciliation.dry_run = true } else { |_| {} }
+}
+
 /// The kubeconfig that the command line gives, or else the configuration.
 fn kubeconfig_of(given: Option<PathBuf>, config: &Config) -> Option<PathBuf> {
     let named = &config.kubernetes.kubeconfig;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::check::{BAD, FAINT, GOOD};
 use super::doctor::duration;
-use super::{Overrides, controller, kubeconfig_of};
+use super::{Overrides, controller, demands_of, kubeconfig_of};
 use crate::exit;
 use crate::telemetry::{self, Output};
 
@@ -54,9 +54,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Args { config, selector, kubeconfig, dry_run, namespace, timeout } = args;
     let deadline = Instant::now() + timeout;
-    let demands: fn(&mut Config) =
-        if dry_run { |config| config.reconciliation.dry_run = true } else { |_| {} };
-    let config = Overrides::from_environment().and(demands).load(config.as_deref())?.config;
+    let config = Overrides::from_environment().and(demands_of(dry_run)).load(config.as_deref())?.config;
     telemetry::init(Level::Warn, Some(LogFormat::Console), Output::Stderr)?;
     let agent = format!("kube-node-ready/{} (release)", knr_core::VERSION);
     let client = knr_k8s::connect::client(kubeconfig_of(kubeconfig, &config).as_deref(), &agent).await?;
