@@ -20,9 +20,21 @@ pub use deletion::Census;
 use scope::Scope;
 use subject::Subject;
 
+/// From where nodes are looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seat {
+    /// A controller looks after all nodes, and workers run the checks.
+    Controller,
+    /// A pod looks after the node it is on, and runs the checks itself. It has nothing else to do, so it never gives up,
+    /// and it verifies its node whether it ever had the gate or not: it is not told apart from one that lost it.
+    Node,
+}
+
 /// What a decision may rest on, besides the node itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
+    /// From where we look.
+    pub seat: Seat,
     /// The configuration.
     pub config: &'a Config,
     /// Everything known of the cluster.

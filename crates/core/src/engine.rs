@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::config::Config;
-use crate::decide::{Census, Context, Decision, Want, decide_node};
+use crate::decide::{Census, Context, Decision, Seat, Want, decide_node};
 use crate::explain::Explanation;
 use crate::ids::{NodeName, NodeRef};
 use crate::view::Stamp;
@@ -99,6 +99,7 @@ enum Topic {
 /// The rules at work.
 #[derive(Debug)]
 pub struct Engine {
+    seat: Seat,
     config: Config,
     world: World,
     census: Census,
@@ -119,7 +120,18 @@ impl Engine {
     /// An engine that knows nothing yet and does nothing until it leads.
     #[must_use]
     pub fn new(config: Config) -> Self {
+        Self::seated(Seat::Controller, config)
+    }
+
+    /// The same, for one node and on that node.
+    #[must_use]
+    pub fn on_its_node(config: Config) -> Self {
+        Self::seated(Seat::Node, config)
+    }
+
+    fn seated(seat: Seat, config: Config) -> Self {
         Self {
+            seat,
             config,
             world: World::default(),
             census: Census::default(),
@@ -194,7 +206,8 @@ impl Engine {
             | Fact::WorkerGone(..)
             | Fact::InitPod(_)
             | Fact::InitPodGone(..)
-            | Fact::Occupancy(..) => {}
+            | Fact::Occupancy(..)
+            | Fact::Unsound(_) => {}
         }
         self.world.learn(fact, now);
         for name in self.world.take_touched() {
@@ -345,7 +358,8 @@ impl Engine {
     }
 
     fn judge(&self, entry: &NodeEntry, now: Timestamp) -> Decision {
-        let cx = Context { config: &self.config, world: &self.world, census: &self.census, now };
+        let Self { seat, config, world, census, .. } = self;
+        let cx = Context { seat: *seat, config, world, census, now };
         decide_node(cx, entry)
     }
 

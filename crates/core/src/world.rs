@@ -45,6 +45,8 @@ pub enum Fact {
     Occupancy(NodeRef, Occupancy),
     /// A node and its worker, read from the API server itself.
     Reread(Box<Reread>),
+    /// On a verified node the checks failed so often in a row that it has to prove itself again.
+    Unsound(NodeRef),
 }
 
 /// Where a fact comes from.
@@ -110,6 +112,8 @@ pub struct NodeEntry {
     pub init_pods: BTreeMap<Uid, SeenInitPod>,
     /// What runs on the node, and when that was found out.
     pub occupancy: Option<(Occupancy, Timestamp)>,
+    /// The checks failed on it again and again since the state was recorded that it carries.
+    pub unsound: bool,
 }
 
 /// Doubt whether what init pods show is from before a restart of their node.
@@ -305,6 +309,7 @@ impl World {
             }
             Fact::Occupancy(node, occupancy) => self.occupancy(&node, occupancy, now),
             Fact::Reread(reread) => self.reread(*reread, now),
+            Fact::Unsound(node) => self.unsound(&node),
         }
     }
 
@@ -323,6 +328,15 @@ impl World {
             && entry.view.as_ref().is_some_and(|view| view.id == *node)
         {
             entry.occupancy = Some((occupancy, now));
+            self.touched.insert(node.name.clone());
+        }
+    }
+
+    fn unsound(&mut self, node: &NodeRef) {
+        if let Some(entry) = self.entries.get_mut(&node.name)
+            && entry.view.as_ref().is_some_and(|view| view.id == *node)
+        {
+            entry.unsound = true;
             self.touched.insert(node.name.clone());
         }
     }

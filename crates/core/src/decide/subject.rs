@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Context;
+use super::{Context, Seat};
 use crate::config::Taint;
 use crate::explain::{Door, Explanation, Phase};
 use crate::names;
@@ -81,6 +81,7 @@ impl<'a> Subject<'a> {
             StatePhase::Failed => {
                 let (attempt, of) = (state.attempt, settings.max_retries);
                 let why = match state.inconclusive {
+                    0 if attempt > of => format!("attempt {attempt} failed: {reason}"),
                     0 => format!("attempt {attempt} of {of} failed: {reason}"),
                     runs if runs >= settings.max_inconclusive_runs => {
                         format!("no verdict in {runs} runs: {reason}")
@@ -106,6 +107,13 @@ impl<'a> Subject<'a> {
 
     /// No further try follows by itself. After a failure that was hardly the node's own, one does.
     pub(super) fn is_exhausted(&self, state: &NodeState) -> bool {
+        match self.cx.seat {
+            Seat::Controller => self.is_spent(state),
+            Seat::Node => false,
+        }
+    }
+
+    fn is_spent(&self, state: &NodeState) -> bool {
         let settings = &self.cx.config.reconciliation;
         let is_failed = state.phase == StatePhase::Failed && state.next_try.is_none();
         is_failed && state.attempt >= settings.max_retries

@@ -4,13 +4,14 @@ use super::subject::Subject;
 use super::{Context, Decision};
 use crate::action::{Action, Removal};
 use crate::explain::{Door, Explanation, Phase};
-use crate::state::StatePhase;
+use crate::state::{NodeState, StatePhase};
 use crate::view::{Condition, ConditionStatus, WorkerView};
 use crate::world::NodeEntry;
 
 /// Shows the verdict, then removes workers that have told what they had to tell.
 pub(super) fn consider(subject: &Subject<'_>, worker_is_wanted: bool) -> Option<Action> {
-    condition(subject).or_else(|| spent_worker(subject, worker_is_wanted))
+    let shown = subject.state.and_then(|state| condition(subject, state));
+    shown.or_else(|| spent_worker(subject, worker_is_wanted))
 }
 
 pub(super) fn remove(worker: &WorkerView, why: Removal) -> Action {
@@ -18,8 +19,7 @@ pub(super) fn remove(worker: &WorkerView, why: Removal) -> Action {
 }
 
 /// The condition follows from the state alone, so it is written once for each verdict.
-fn condition(subject: &Subject<'_>) -> Option<Action> {
-    let state = subject.state?;
+pub(super) fn condition(subject: &Subject<'_>, state: &NodeState) -> Option<Action> {
     let (status, reason) = match state.phase {
         StatePhase::Verified => (ConditionStatus::True, "Verified"),
         StatePhase::Failed => (ConditionStatus::False, state.cause.as_deref().unwrap_or("Failed")),

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::subject::{Subject, phase_of};
-use super::{Decision, Want, deletion, scope, startup, tidy, verification};
+use super::{Decision, Seat, Want, deletion, scope, startup, tidy, verification};
 use crate::action::{Action, Closing, Headline, News, Recorded, Removal};
 use crate::explain::{Door, Phase, later, seconds};
 use crate::names;
@@ -61,8 +61,22 @@ pub(super) fn progress(subject: &Subject<'_>, worker: &SeenWorker) -> Progress {
 #[derive(Clone, Copy)]
 pub(super) struct Trial<'a> {
     pub(super) subject: &'a Subject<'a>,
-    /// Why a node that is open has to be proven again.
-    pub(super) probation: Option<&'static str>,
+    /// The node is open, and has to be proven again.
+    pub(super) probation: Option<Probation>,
+}
+
+/// An open node that has to be proven.
+#[derive(Clone, Copy)]
+pub(super) struct Probation {
+    pub(super) why: &'static str,
+    pub(super) if_it_fails: IfItFails,
+}
+
+/// What becomes of an open node that fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfItFails {
+    Close,
+    StayOpen,
 }
 
 impl<'a> Trial<'a> {
@@ -83,7 +97,7 @@ impl<'a> Trial<'a> {
 
     fn waiting(self, why: &str) -> Decision {
         let why = match self.probation {
-            Some(probation) => format!("{probation}; {why}"),
+            Some(Probation { why: probation, .. }) => format!("{probation}; {why}"),
             None => why.to_owned(),
         };
         Decision::new(self.subject.explain(phase_of(self.so_far()), why))
@@ -114,15 +128,27 @@ impl<'a> Trial<'a> {
 
     /// The attempt which the next worker is. The first one that fails on probation closes the node.
     fn attempt(self) -> u32 {
-        let failed = self.so_far().map_or(0, |state| state.attempt);
-        let next = failed.saturating_add(1).min(self.subject.cx.config.reconciliation.max_retries);
-        if self.probation.is_some() { 1 } else { next }
+        if self.probation.is_some() && !self.has_failed_open() {
+            return 1;
+        }
+        let most = self.subject.cx.config.reconciliation.max_retries;
+        let most = match self.subject.cx.seat {
+            Seat::Controller => most,
+            Seat::Node => most.saturating_add(1),
+        };
+        self.so_far().map_or(0, |state| state.attempt).saturating_add(1).min(most)
+    }
+
+    /// It failed and is open all the same, so it goes on from there.
+    fn has_failed_open(self) -> bool {
+        self.probation.is_some() && self.so_far().is_some_and(|state| state.phase == StatePhase::Failed)
     }
 
     fn try_next(self) -> Decision {
         let subject = self.subject;
         let mut due = subject.view.created;
-        if let Some(state) = self.so_far().filter(|_| self.probation.is_none() || self.runs_so_far() > 0) {
+        let is_under_way = self.probation.is_none() || self.runs_so_far() > 0 || self.has_failed_open();
+        if let Some(state) = self.so_far().filter(|_| is_under_way) {
             if subject.is_exhausted(state) {
                 return self.end_of_the_line(state);
             }
@@ -142,7 +168,7 @@ impl<'a> Trial<'a> {
     }
 
     fn pausing(self, state: &NodeState, due: Timestamp) -> Decision {
-        let told = if self.probation.is_none() {
+        let told = if self.probation.is_none() || self.has_failed_open() {
             self.subject.account(state)
         } else {
             let told = format!("run {} gave no verdict: {}", state.inconclusive, state.why());
@@ -154,7 +180,7 @@ impl<'a> Trial<'a> {
     fn end_of_the_line(self, state: &NodeState) -> Decision {
         match self.probation {
             None => deletion::consider(self.subject, state),
-            Some(probation) => {
+            Some(Probation { why: probation, .. }) => {
                 let (runs, reason) = (state.inconclusive, state.why());
                 let why = format!("{probation}, and there was no verdict in {runs} runs: {reason}");
                 Decision::new(self.subject.explain(Phase::Verified, why))
@@ -220,6 +246,10 @@ impl<'a> Trial<'a> {
             at: subject.made_at(worker),
             ..subject.next_state()
         };
+        let decision = self.waiting("the checks passed; the gate opens");
+        if let Some(first) = self.to_be_shown_first(&state) {
+            return decision.acts(first);
+        }
         let told = subject.account(&state);
         let patch = PatchBuilder::new(subject.view)
             .take_off(subject.taints())
@@ -228,7 +258,15 @@ impl<'a> Trial<'a> {
             .build();
         let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
         let news = News { headline: Headline::Verified, message: told.to_string(), warning: false };
-        self.waiting("the checks passed; the gate opens").acts(Action::OpenGate { node, gate, patch, news })
+        decision.acts(Action::OpenGate { node, gate, patch, news })
+    }
+
+    /// With the label our pod goes from its node. Who is killed then has nobody to show the verdict later.
+    fn to_be_shown_first(self, state: &NodeState) -> Option<Action> {
+        match self.subject.cx.seat {
+            Seat::Controller => None,
+            Seat::Node => tidy::condition(self.subject, state),
+        }
     }
 
     fn fail(self, attempt: u32, fault: &Fault) -> Decision {
@@ -242,17 +280,20 @@ impl<'a> Trial<'a> {
         if suspicion.is_some() && self.probation.is_some() {
             return self.record_inconclusive(&reason);
         }
-        let closes = self.probation.is_some() && verification::may_be_closed(subject);
-        // A node that is open and cannot be closed is left to people.
-        let goes_on = attempt < settings.max_retries && (closes || self.probation.is_none());
-        let delay = match suspicion {
-            Some(_) if !goes_on => Some(settings.delay_after(u32::MAX)),
-            _ => goes_on.then(|| settings.delay_after(attempt)),
+        let stays_open = self.stays_open();
+        let closes = self.probation.is_some() && stays_open.is_none();
+        let goes_on = attempt < settings.max_retries && stays_open.is_none();
+        let delay = match subject.cx.seat {
+            Seat::Node if attempt <= settings.max_retries => Some(settings.delay_after(attempt)),
+            Seat::Node => Some(settings.delay_after(u32::MAX)),
+            // A node that is open and cannot be closed is left to people.
+            Seat::Controller if goes_on => Some(settings.delay_after(attempt)),
+            Seat::Controller => suspicion.map(|_| settings.delay_after(u32::MAX)),
         };
         let next_try = delay.map(|delay| subject.cx.now + delay);
-        let reason = match scope::closing_is_unsafe(subject, subject.taints().iter()) {
-            Some(why) if self.probation.is_some() => format!("{reason}; it stays open: {why}"),
-            _ => reason,
+        let reason = match stays_open {
+            Some(why) => format!("{reason}; it stays open: {why}"),
+            None => reason,
         };
         let state = NodeState { phase: StatePhase::Failed, attempt, next_try, ..subject.next_state() }
             .because(&fault.cause, &reason);
@@ -269,13 +310,22 @@ impl<'a> Trial<'a> {
         Decision::new(told).acts(action)
     }
 
+    /// Why a node that fails stays open.
+    fn stays_open(self) -> Option<String> {
+        let Probation { why, if_it_fails } = self.probation?;
+        match if_it_fails {
+            IfItFails::Close => scope::closing_is_unsafe(self.subject, self.subject.taints().iter()),
+            IfItFails::StayOpen => Some(why.to_owned()),
+        }
+    }
+
     /// Says nothing about the node, so it costs no attempt; but it cannot go on for ever.
     fn record_inconclusive(self, why: &str) -> Decision {
         let subject = self.subject;
         let settings = &subject.cx.config.reconciliation;
         let so_far = self.so_far();
         let inconclusive = self.runs_so_far().saturating_add(1);
-        let is_last = inconclusive >= settings.max_inconclusive_runs;
+        let is_last = subject.cx.seat == Seat::Controller && inconclusive >= settings.max_inconclusive_runs;
         let before = so_far.map_or(StatePhase::Unverified, |state| state.phase);
         let state = NodeState {
             phase: if is_last && self.probation.is_none() { StatePhase::Failed } else { before },

@@ -3,8 +3,8 @@
 use jiff::SignedDuration;
 
 use super::subject::Subject;
-use super::trial::{Progress, Trial, progress};
-use super::{Decision, Want, deletion, scope, startup};
+use super::trial::{IfItFails, Probation, Progress, Trial, progress};
+use super::{Decision, Seat, Want, deletion, scope, startup};
 use crate::action::{Action, Closing, Headline, News};
 use crate::config::OnReboot;
 use crate::explain::Phase;
@@ -13,6 +13,8 @@ use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
 use crate::view::{Occupancy, Purpose};
 use crate::world::SeenWorker;
+
+const UNSOUND: &str = "the checks failed again and again";
 
 /// Where a node stands with regard to this gate.
 enum Standing {
@@ -24,8 +26,8 @@ enum Standing {
     Verified,
     /// Open, but somebody put the taint back.
     TaintCameBack,
-    /// Open, but to be proven again: closed only if it fails.
-    OnProbation(&'static str),
+    /// Open, but to be proven again.
+    OnProbation(Probation),
     /// Open, but to be closed at once.
     ToBeClosed,
     /// Closed.
@@ -41,18 +43,32 @@ fn standing(subject: &Subject<'_>) -> Standing {
         (true, _) => Standing::Closed,
         (false, Some(StatePhase::Verified)) => match on_reboot {
             OnReboot::Close if !same_boot && may_be_closed(subject) => Standing::ToBeClosed,
-            OnReboot::Verify | OnReboot::Close if !same_boot => {
-                Standing::OnProbation("the node was restarted")
-            }
-            _ if subject.is_labelled() => Standing::Verified,
-            _ => Standing::OnProbation("the verified label was removed"),
+            OnReboot::Verify | OnReboot::Close if !same_boot => on_probation("the node was restarted"),
+            _ if !subject.is_labelled() => on_probation("the verified label was removed"),
+            _ if subject.entry.unsound => on_probation(UNSOUND),
+            _ => Standing::Verified,
         },
-        (false, Some(StatePhase::Failed | StatePhase::Unverified)) => {
-            Standing::Untouched("the taint was taken off by somebody else")
-        }
-        (false, None) if subject.is_labelled() => Standing::Untouched("it was verified before we came"),
-        (false, None) => Standing::Ungated,
+        (false, Some(StatePhase::Failed | StatePhase::Unverified)) => match subject.cx.seat {
+            Seat::Controller => Standing::Untouched("the taint was taken off by somebody else"),
+            Seat::Node => never_closed("the taint was taken off by somebody else"),
+        },
+        (false, None) => match (subject.cx.seat, subject.is_labelled()) {
+            (Seat::Controller, true) => Standing::Untouched("it was verified before we came"),
+            (Seat::Controller, false) => Standing::Ungated,
+            (Seat::Node, true) if subject.entry.unsound => on_probation(UNSOUND),
+            (Seat::Node, true) => Standing::Verified,
+            (Seat::Node, false) => never_closed("it never had the gate"),
+        },
     }
+}
+
+fn on_probation(why: &'static str) -> Standing {
+    Standing::OnProbation(Probation { why, if_it_fails: IfItFails::Close })
+}
+
+/// Whoever takes a taint off has a reason, and what never had one may be in use.
+fn never_closed(why: &'static str) -> Standing {
+    Standing::OnProbation(Probation { why, if_it_fails: IfItFails::StayOpen })
 }
 
 pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
@@ -66,7 +82,7 @@ pub(super) fn consider(subject: &Subject<'_>) -> Decision {
         Standing::Verified => verified(subject),
         Standing::TaintCameBack => open_again(subject),
         Standing::ToBeClosed => close_rebooted(subject),
-        Standing::OnProbation(why) => Trial { subject, probation: Some(why) }.consider(),
+        Standing::OnProbation(probation) => Trial { subject, probation: Some(probation) }.consider(),
         Standing::Closed => Trial { subject, probation: None }.consider(),
     }
 }

@@ -38,6 +38,7 @@ impl World {
             entry.state_fact = self.facts;
             // Whether it is told in the state or not, it is about the time before.
             entry.vanished = None;
+            entry.unsound = false;
         }
         match &entry.view {
             Some(known) if known.id.uid == view.id.uid => {
@@ -90,6 +91,7 @@ impl World {
             entry.state = None;
             entry.vanished = None;
             entry.occupancy = None;
+            entry.unsound = false;
         }
         self.drop_if_empty(name);
     }

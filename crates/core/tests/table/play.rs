@@ -12,7 +12,7 @@ use knr_core::view::{LedgerEntry, LedgerView, Occupancy, PoolView};
 use knr_core::world::{Fact, Source};
 use serde_json::Value;
 
-use super::spec::{Answer, Expect, Say, Scene};
+use super::spec::{Answer, Expect, Say, Scene, SeatSpec};
 use super::{build, clock, without_day};
 use crate::support::cluster::Cluster;
 
@@ -31,7 +31,7 @@ struct Stage {
 pub(crate) fn play(case: &Scene) -> Vec<String> {
     let first_node = case.node.iter().chain(&case.nodes).next();
     let mut stage = Stage {
-        engine: Engine::new(config(case.config.as_ref())),
+        engine: engine(case),
         cluster: Cluster::default(),
         now: clock(case.now.as_deref().unwrap_or("10:00:30")),
         subject: first_node.map_or_else(|| "n1".to_owned(), build::name_of),
@@ -46,6 +46,14 @@ pub(crate) fn play(case: &Scene) -> Vec<String> {
         wrong.extend(stage.check(step, index + 1));
     }
     wrong
+}
+
+fn engine(case: &Scene) -> Engine {
+    let config = config(case.config.as_ref());
+    match case.seat {
+        SeatSpec::Controller => Engine::new(config),
+        SeatSpec::Node => Engine::on_its_node(config),
+    }
 }
 
 fn config(overrides: Option<&Value>) -> Config {
@@ -107,6 +115,7 @@ impl Stage {
             let node = build::node_ref(&self.cluster, name);
             facts.push(self.cluster.reread(&node));
         }
+        facts.extend(step.unsound.iter().map(|name| Fact::Unsound(build::node_ref(&self.cluster, name))));
         if step.relist {
             facts.extend(self.cluster.lists());
         }

@@ -15,6 +15,9 @@ pub(crate) struct Scene {
     pub(super) now: Option<String>,
     /// The configuration, where it differs from the default.
     pub(super) config: Option<Value>,
+    /// Who applies the rules.
+    #[serde(default)]
+    pub(super) seat: SeatSpec,
     /// Whether this replica leads; yes unless told otherwise.
     pub(super) lead: Option<bool>,
     /// All this was there before we came. Otherwise we saw it come.
@@ -53,6 +56,9 @@ pub(crate) struct Scene {
     pub(super) answer_for: Vec<String>,
     /// Only so many orders are answered, those that were given first.
     pub(super) answer_oldest: Option<usize>,
+    /// Verified nodes on which the checks failed again and again.
+    #[serde(default)]
+    pub(super) unsound: Vec<String>,
     /// Nodes that are read afresh, with their workers.
     #[serde(default)]
     pub(super) read: Vec<String>,
@@ -63,6 +69,15 @@ pub(crate) struct Scene {
     /// What happens next.
     #[serde(default)]
     pub(super) then: Vec<Scene>,
+}
+
+/// A controller, or a pod on the node itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum SeatSpec {
+    #[default]
+    Controller,
+    Node,
 }
 
 /// `done`, `done, but nobody heard`, `conflict`, `unavailable`, `unknown`, or the reason of a refusal.
