@@ -35,10 +35,7 @@ impl Api {
         let user = &config["users"][0]["user"];
         let host = text(&cluster["server"])?.trim_start_matches("https://").to_owned();
         let address = host.to_socket_addrs()?.next().context("the server has no address")?;
-        let authorization = user["token"]
-            .as_str()
-            .map(|token| format!("Authorization: Bearer {token}\r\n"))
-            .unwrap_or_default();
+        let authorization = user["token"].as_str().map(bearer).unwrap_or_default();
         let name = ServerName::from(address.ip());
         let agent = "knr-e2e".to_owned();
         Ok(Self { address, name, tls: Arc::new(tls(cluster, user)?), authorization, agent })
@@ -100,6 +97,20 @@ impl Api {
         Ok(text(&answer["status"]["token"])?.to_owned())
     }
 
+    /// The API server in the eyes of whoever has taken the token of a pod; `authority` is that of the server.
+    pub fn with_token_of(&self, pod: &Value, authority: &str) -> Result<Self> {
+        let (namespace, account) =
+            (text(&pod["metadata"]["namespace"])?, text(&pod["spec"]["serviceAccountName"])?);
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let (name, uid) = (&pod["metadata"]["name"], &pod["metadata"]["uid"]);
+        let bound = json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid });
+        let answer = self.create(&path, &json!({ "spec": { "boundObjectRef": bound } }))?;
+        let token = text(&answer["status"]["token"])?;
+        let cluster = json!({ "certificate-authority-data": BASE64_STANDARD.encode(authority) });
+        let tls = Arc::new(tls(&cluster, &json!({ "token": token }))?);
+        Ok(Self { tls, authorization: bearer(token), ..self.clone() })
+    }
+
     fn ask(&self, method: &str, path: &str, kind: &str, body: &str) -> Result<Answer> {
         let connection = ClientConnection::new(Arc::clone(&self.tls), self.name.clone())?;
         let kind = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
@@ -121,6 +132,10 @@ fn object(method: &str, path: &str, answer: &Answer) -> Result<Value> {
     }
     let message = body["message"].as_str().unwrap_or(&answer.body);
     bail!("{method} {path}: {}: {message}", answer.status)
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
 }
 
 fn tls(cluster: &Value, user: &Value) -> Result<ClientConfig> {

@@ -25,4 +25,4 @@ pub use self::api::ApiAccess;
 pub use self::check::{About, COMMON, Kind};
 pub use self::checks::ABOUT;
 pub use self::fit::fit;
-pub use self::run::run;
+pub use self::run::{names, run};

@@ -28,6 +28,12 @@ pub async fn run(plan: &CheckPlan, node: Option<&str>, api: ApiAccess) -> Report
     Report { checks: run_all(build(plan), plan, Arc::new(surroundings)).await, error: None }
 }
 
+/// The names of the checks that a plan asks for, in the order of the report.
+#[must_use]
+pub fn names(plan: &CheckPlan) -> Vec<String> {
+    build(plan).iter().map(|check| check.name().to_owned()).collect()
+}
+
 /// The checks of a plan, in the order of the report.
 fn build(plan: &CheckPlan) -> Vec<Arc<dyn Check>> {
     let built_in = BuiltInCheck::ALL.iter().zip(ABOUT).map(|(check, about)| -> Arc<dyn Check> {

@@ -201,7 +201,7 @@ calls! {
     /// What runs on a node that never had the gate.
     ListPodsOfNode: Controller => List "" "v1" "pods" Cluster Backfill;
     /// Karpenter's pools at the start, if there is Karpenter.
-    ListPools: Controller => List "karpenter.sh" "v1" "nodepools" Cluster Always;
+    ListPools: Controller|Daemonset => List "karpenter.sh" "v1" "nodepools" Cluster Always;
     /// Karpenter's pools from then on.
     WatchPools: Controller => Watch "karpenter.sh" "v1" "nodepools" Cluster Always;
     /// The claim of a node of Karpenter is looked at before it is deleted.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::api::{Api, Failed, Target, encoded};
 use crate::calls::Call;
 use crate::objects;
-use crate::observe::{Meta, SlimNode, SlimWorker, version};
+use crate::observe::{Meta, SlimNode, SlimPool, SlimWorker, version};
 
 /// Objects in one page of a list.
 const PAGE: u32 = 200;
@@ -118,6 +118,25 @@ impl Api {
         let list: List<SlimNode> = self.read(Call::ListNodes, Target::query(&query), deadline).await?;
         let version = version(&list.metadata.resource_version);
         Ok((list.items.into_iter().next().map(NodeView::from), version))
+    }
+
+    /// A node by its name, by who may read no other way; none if there is no such node.
+    pub async fn own_node(&self, name: &str, deadline: Instant) -> Result<Option<NodeView>, Failed> {
+        match self.read::<SlimNode>(Call::GetNode, Target::named(name), deadline).await {
+            Ok(node) => Ok(Some(node.into())),
+            Err(failed) if failed.code() == Some(404) => Ok(None),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// All of Karpenter's pools; none where there is no Karpenter.
+    pub async fn pools(&self, deadline: Instant) -> Result<Fact, Failed> {
+        let pools = match self.read::<List<SlimPool>>(Call::ListPools, Target::default(), deadline).await {
+            Ok(list) => list.items.into_iter().map(SlimPool::into).collect(),
+            Err(failed) if failed.code() == Some(404) => Vec::new(),
+            Err(failed) => return Err(failed),
+        };
+        Ok(Fact::Pools(pools))
     }
 
     async fn worker(

@@ -1,4 +1,5 @@
-//! Other names of the program. Started as `kube-node-ready-worker`, it is `kube-node-ready worker`.
+//! Short forms of subcommands. Started as `kube-node-ready-worker`, it is `kube-node-ready worker`; and with a flag in place
+//! of a subcommand it is `kube-node-ready daemonset`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -6,14 +7,24 @@ use std::path::Path;
 /// Subcommands that have a name of their own.
 const SUBCOMMANDS: [&str; 2] = ["controller", "worker"];
 
-/// Puts the subcommand that the name of the program stands for in front of the arguments, after the name it then has.
+/// Flags of the program itself. Any other one that comes first is a flag of `daemonset`.
+const OWN_FLAGS: [&str; 4] = ["-h", "--help", "-V", "--version"];
+
+/// Puts the subcommand that is meant in front of the arguments: that which the name of the program stands for, after the
+/// name it then has, or `daemonset`.
 pub(crate) fn resolve(mut words: Vec<OsString>) -> Vec<OsString> {
     let name = words.first().and_then(|word| Path::new(word).file_name()?.to_str());
     let meant = name.and_then(|name| name.strip_prefix("kube-node-ready-"));
     if let Some(subcommand) = SUBCOMMANDS.into_iter().find(|known| meant == Some(known)) {
         words.splice(..1, ["kube-node-ready".into(), subcommand.into()]);
+    } else if words.get(1).and_then(|word| word.to_str()).is_some_and(is_for_daemonset) {
+        words.insert(1, "daemonset".into());
     }
     words
+}
+
+fn is_for_daemonset(word: &str) -> bool {
+    word.starts_with('-') && !OWN_FLAGS.contains(&word)
 }
 
 #[cfg(test)]
@@ -30,6 +41,15 @@ mod tests {
         let controller = resolved("/bin/kube-node-ready-controller --dry-run");
         assert_eq!(controller, "kube-node-ready controller --dry-run");
         assert_eq!(resolved("kube-node-ready-worker"), "kube-node-ready worker");
+    }
+
+    #[test]
+    fn a_flag_that_comes_first_is_one_of_daemonset() {
+        let dry_run = resolved("bin/kube-node-ready --dry-run --log-format=console");
+        assert_eq!(dry_run, "bin/kube-node-ready daemonset --dry-run --log-format=console");
+        for words in ["kube-node-ready --version", "kube-node-ready -h", "kube-node-ready"] {
+            assert_eq!(resolved(words), words);
+        }
     }
 
     #[test]

@@ -3,10 +3,14 @@
 //! One program, one image; what it does and with which rights depends on the subcommand, see [`cmd`].
 
 mod alias;
+mod clock;
 mod cmd;
 mod controller;
+mod daemonset;
 mod exit;
+mod journal;
 mod pace;
+mod serve;
 mod shutdown;
 mod telemetry;
 mod version;

@@ -12,6 +12,6 @@ mod router;
 mod server;
 
 pub use health::{Health, Vital};
-pub use metrics::{ConfigReload, Leader, Metrics, WorkerCounts};
+pub use metrics::{ConfigReload, Exposition, Leader, Metrics, NodeMetrics, WorkerCounts};
 pub use router::router;
 pub use server::serve;

@@ -2,6 +2,7 @@
 
 mod families;
 mod nodes;
+mod own_node;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +13,13 @@ use prometheus_client::encoding::text;
 use crate::health::{Health, Kind};
 use families::{Families, health_registry};
 use nodes::Nodes;
+pub use own_node::NodeMetrics;
+
+/// Something that tells what it has counted.
+pub trait Exposition: Send + Sync {
+    /// All of it as text in the format of `OpenMetrics`, with what the health says at this moment.
+    fn text(&self, health: &Health) -> Result<String, fmt::Error>;
+}
 
 /// Everything that is counted. Share it in an `Arc`.
 #[derive(Debug)]
@@ -158,9 +166,10 @@ impl Metrics {
     pub fn watch_restarted(&self, resource: &'static str) {
         self.families.watch_restarts.get_or_create(&[("resource", resource)]).inc();
     }
+}
 
-    /// All of it as text in the format of `OpenMetrics`, with what the health says at this moment.
-    pub fn text(&self, health: &Health) -> Result<String, fmt::Error> {
+impl Exposition for Metrics {
+    fn text(&self, health: &Health) -> Result<String, fmt::Error> {
         let readings = health.readings();
         for watch in readings.iter().filter(|reading| reading.kind == Kind::Watch) {
             // A watch that never broke is to be seen as such.

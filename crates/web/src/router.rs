@@ -10,12 +10,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use crate::health::{Health, is_alive};
-use crate::metrics::Metrics;
+use crate::metrics::Exposition;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers about health, and about metrics if there are any. Metrics and health may be served on one port or on two.
-pub fn router(metrics: Option<Arc<Metrics>>, health: Health) -> Router {
+pub fn router(metrics: Option<Arc<dyn Exposition>>, health: Health) -> Router {
     let mut index = String::from("kube-node-ready\n\n/healthz\n/livez\n/readyz\n");
     let mut router = Router::new()
         .route("/healthz", get(alive))
@@ -49,7 +49,7 @@ async fn ready(State(health): State<Health>) -> Response {
 }
 
 /// The text of a large cluster takes a while, which must not hold up the tasks of the runtime.
-async fn scrape(State((metrics, health)): State<(Arc<Metrics>, Health)>) -> Response {
+async fn scrape(State((metrics, health)): State<(Arc<dyn Exposition>, Health)>) -> Response {
     match tokio::task::spawn_blocking(move || metrics.text(&health)).await {
         Ok(Ok(text)) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Ok(Err(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),

@@ -4,6 +4,7 @@
 mod chart;
 mod check;
 mod controller;
+mod daemonset;
 mod doctor;
 mod manifests;
 #[cfg(test)]
@@ -35,6 +36,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Watch the nodes of a cluster, have new ones verified, and open those that are fit.
     Controller(controller::Args),
+    /// Look after the node we are on without a controller: check it, open it, and stay with it if told to.
+    Daemonset(daemonset::Args),
     /// Run the checks on this node and report: what the controller starts in a pod on each new node.
     Worker(worker::Args),
     /// Run the checks on this machine, for a person.
@@ -51,6 +54,7 @@ enum Command {
 pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Controller(args) => controller::run(args).await,
+        Command::Daemonset(args) => daemonset::run(args).await,
         Command::Worker(args) => worker::run(args).await,
         Command::Check(args) => check::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,

@@ -14,11 +14,11 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::clock::Clock;
 use super::readers::Readers;
 use super::watches::Watches;
 use super::witness::Witness;
 use super::writers::{Answer, Writers};
+use crate::clock::Clock;
 use crate::pace;
 
 /// Facts that are learned before the next decision.

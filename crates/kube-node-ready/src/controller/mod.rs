@@ -6,7 +6,6 @@
 //!   lease, file, clock-/
 //! ```
 
-mod clock;
 mod driver;
 mod queue;
 mod readers;
@@ -20,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use knr_core::config::Config;
 use knr_core::engine::Engine;
 use knr_k8s::access::{self, Mode};
@@ -28,16 +27,15 @@ use knr_k8s::act::Actor;
 use knr_k8s::api::{Api, Failed, Namespaces};
 use knr_k8s::lease::{Elected, Election, Leadership};
 use knr_web::{Health, Metrics};
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
 use crate::cmd::Overrides;
 use crate::exit;
+use crate::serve::serve;
 use crate::telemetry::Telemetry;
-use clock::Clock;
 use driver::{Driver, Inputs, Landed};
 use readers::Readers;
 use reload::{Permits, Reload};
@@ -106,7 +104,7 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     health.not_ready("starting");
     // Until the very end: whoever asks meanwhile is told that we are stopping.
     let over = CancellationToken::new();
-    let servers = serve(&config, &metrics, &health, &over).await?;
+    let servers = serve(&config, metrics.clone(), &health, &over).await?;
     let agent = format!("kube-node-ready/{} ({identity})", knr_core::VERSION);
     let client = knr_k8s::connect::client(kubeconfig.as_deref(), &agent).await?;
     let api = Api::new(client, Namespaces::of(&config, &namespace));
@@ -144,42 +142,6 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     }
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
-}
-
-/// Serves metrics and health, on one port or on two.
-async fn serve(
-    config: &Config,
-    metrics: &Arc<Metrics>,
-    health: &Health,
-    over: &CancellationToken,
-) -> Result<Vec<JoinHandle<()>>> {
-    let metrics = config.metrics.enabled.then(|| Arc::clone(metrics));
-    let (of_metrics, of_health) = (config.metrics.port, config.health.port);
-    let routers = match metrics {
-        Some(metrics) if of_metrics != of_health => vec![
-            (of_metrics, knr_web::router(Some(metrics), health.clone())),
-            (of_health, knr_web::router(None, health.clone())),
-        ],
-        metrics => vec![(of_health, knr_web::router(metrics, health.clone()))],
-    };
-    let mut servers = Vec::new();
-    for (port, router) in routers {
-        let address = (std::net::Ipv6Addr::UNSPECIFIED, port);
-        let listener = match TcpListener::bind(address).await {
-            Ok(listener) => listener,
-            // Machines without IPv6.
-            Err(_) => {
-                TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, port)).await.with_context(|| {
-                    format!("port {port} cannot be opened; metrics.port and health.port choose another one")
-                })?
-            }
-        };
-        let over = over.clone();
-        servers.push(tokio::spawn(async move {
-            knr_web::serve(listener, router, async move { over.cancelled().await }).await;
-        }));
-    }
-    Ok(servers)
 }
 
 /// Asks the API server whether we may do what we are going to do. Says what is missing, all at once.

@@ -14,6 +14,7 @@ use knr_web::{Leader, Metrics};
 use tokio::time::Instant;
 
 use super::writers::Answer;
+use crate::journal;
 
 /// Sees and tells.
 pub(super) struct Witness {
@@ -30,8 +31,8 @@ impl Witness {
     /// A node stands otherwise than before.
     pub(super) fn news(&mut self, node: &NodeName, explanation: Option<&Explanation>) {
         self.metrics.node(node.as_str(), explanation.map(|told| told.phase));
+        journal::node(node, explanation);
         let Some(told) = explanation else {
-            tracing::info!(%node, "node is gone");
             self.nodes.remove(node);
             return;
         };
@@ -39,34 +40,17 @@ impl Witness {
             matches!(told.phase, Phase::Unverified | Phase::Pending | Phase::InProgress | Phase::Failed);
         let since = self.nodes.entry(node.clone()).or_default();
         *since = waits.then(|| since.unwrap_or_else(Instant::now));
-        let (phase, next) = (told.phase, told.next.as_ref().map(|next| next.at.to_string()));
-        match told.phase {
-            Phase::OutOfScope => tracing::debug!(%node, %phase, state = %told, "node"),
-            Phase::Failed => tracing::warn!(%node, %phase, state = %told, next, "node"),
-            _ => tracing::info!(%node, %phase, state = %told, next, "node"),
-        }
     }
 
     /// An order was answered.
     pub(super) fn answer(&mut self, answer: &Answer) {
         let (action, outcome) = (&answer.order.action, &answer.outcome);
         self.metrics.write(action_name(action), outcome_name(outcome), answer.took);
-        let node = &action.node().name;
+        journal::answer(action, outcome, answer.took);
         match outcome {
-            Outcome::Done(_) => {
-                // How the node stands now is told anyhow.
-                tracing::debug!(%node, %action, took = ?answer.took, "done");
-                self.done(action);
-            }
-            Outcome::Conflict => tracing::debug!(%node, %action, "things have changed; looking again"),
-            Outcome::Refused(why) => {
-                tracing::error!(%node, %action, why, "the API server refused");
-                self.metrics.reconcile_error();
-            }
-            Outcome::Unavailable | Outcome::Unknown => {
-                tracing::warn!(%node, %action, outcome = outcome_name(outcome), "no result; looking again");
-                self.metrics.reconcile_error();
-            }
+            Outcome::Done(_) => self.done(action),
+            Outcome::Conflict => {}
+            Outcome::Refused(_) | Outcome::Unavailable | Outcome::Unknown => self.metrics.reconcile_error(),
         }
     }
 

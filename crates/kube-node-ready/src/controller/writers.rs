@@ -11,8 +11,8 @@ use knr_k8s::lease::Leadership;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::clock::Clock;
 use super::queue::{Queue, Room, Urgency, Waiting};
+use crate::clock::Clock;
 use crate::pace;
 
 /// Requests under way at most.

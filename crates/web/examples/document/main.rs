@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use knr_core::explain::Phase;
-use knr_web::{Health, Metrics};
+use knr_core::report::{CheckOutcome, CheckResult, Report};
+use knr_web::{Exposition, Health, Metrics, NodeMetrics};
 
 /// Labels whose values are not ours to list.
-const OPEN: [&str; 3] = ["node", "resource", "version"];
+const OPEN: [&str; 4] = ["check", "node", "resource", "version"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(std::fs::write(file(), document()?)?)
@@ -29,8 +30,15 @@ struct Family {
 
 fn document() -> Result<String, std::fmt::Error> {
     let mut text = String::from(include_str!("introduction.md"));
-    text.push_str("| name | type | labels | meaning |\n|---|---|---|---|\n");
-    for (name, Family { kind, help, labels }) in families(&sample()?) {
+    text.push_str(&table(&sample()?)?);
+    text.push_str(include_str!("daemonset.md"));
+    text.push_str(&table(&sample_of_a_node()?)?);
+    Ok(text)
+}
+
+fn table(exposed: &str) -> Result<String, std::fmt::Error> {
+    let mut text = String::from("| name | type | labels | meaning |\n|---|---|---|---|\n");
+    for (name, Family { kind, help, labels }) in families(exposed) {
         let suffix = if kind == "counter" { "_total" } else { "" };
         let labels: Vec<String> = labels.iter().map(|(label, values)| in_words(label, values)).collect();
         writeln!(text, "| `{name}{suffix}` | {kind} | {} | {help} |", labels.join("; "))?;
@@ -63,6 +71,19 @@ fn sample() -> Result<String, std::fmt::Error> {
         metrics.failed(name);
     }
     metrics.text(&health)
+}
+
+fn sample_of_a_node() -> Result<String, std::fmt::Error> {
+    let metrics = NodeMetrics::new("a", &["dns".to_owned()]);
+    let ran = |name: &str| CheckResult {
+        name: name.to_owned(),
+        outcome: CheckOutcome::Pass,
+        millis: 1,
+        note: String::new(),
+    };
+    let report = Report { checks: vec![ran("dns"), ran("kubernetes")], error: None };
+    metrics.ran(&report, jiff::Timestamp::UNIX_EPOCH);
+    metrics.text(&Health::new())
 }
 
 fn families(text: &str) -> BTreeMap<String, Family> {

@@ -9,6 +9,7 @@ use knr_core::explain::Phase;
 use tokio::time::advance;
 
 use super::*;
+use crate::metrics::Metrics;
 use crate::metrics::WorkerCounts;
 
 const LIMIT: Duration = Duration::from_secs(90);

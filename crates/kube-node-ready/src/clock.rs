@@ -6,30 +6,30 @@ use tokio::time::Instant;
 
 /// The clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     wall: Timestamp,
     start: Instant,
 }
 
 impl Clock {
     /// Starts the clock.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { wall: Timestamp::now(), start: Instant::now() }
     }
 
     /// The time.
-    pub(super) fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.at(Instant::now())
     }
 
     /// What time it was then, or will be.
-    pub(super) fn at(&self, instant: Instant) -> Timestamp {
+    pub(crate) fn at(&self, instant: Instant) -> Timestamp {
         let elapsed = SignedDuration::try_from(instant.duration_since(self.start));
         self.wall.checked_add(elapsed.unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
     }
 
     /// When it will be this time.
-    pub(super) fn instant(&self, at: Timestamp) -> Instant {
+    pub(crate) fn instant(&self, at: Timestamp) -> Instant {
         let ahead = at.duration_since(self.wall).max(SignedDuration::ZERO);
         self.start + std::time::Duration::try_from(ahead).unwrap_or_default()
     }

@@ -1,0 +1,328 @@
+//! The loop: what is known of the node in; writes, looks and runs of the checks out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use knr_core::action::Action;
+use knr_core::config::Config;
+use knr_core::engine::{Engine, Order, Outcome, Question};
+use knr_core::explain::{Door, Phase};
+use knr_core::ids::{NodeRef, Version};
+use knr_core::report::Report;
+use knr_core::view::NodeView;
+use knr_core::world::{Fact, Reread, Source};
+use knr_k8s::act::Actor;
+use knr_k8s::api::{Api, Failed};
+use knr_web::{Health, NodeMetrics, Vital};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::monitor::{Judgement, Monitor, Monitoring};
+use super::runs::Runs;
+use super::{Checks, pools};
+use crate::clock::Clock;
+use crate::journal;
+
+/// The loop turns at least this often, to show that it does not stand still.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The loop must turn this often.
+const STANDS_STILL: Duration = Duration::from_mins(1);
+/// What follows from the last result may take this long after we were told to stop.
+const LAST_WRITES: Duration = Duration::from_secs(10);
+
+/// What the loop is made of.
+pub(super) struct Parts {
+    pub(super) api: Api,
+    pub(super) config: Config,
+    pub(super) identity: String,
+    pub(super) checks: Checks,
+    pub(super) metrics: Arc<NodeMetrics>,
+    pub(super) health: Health,
+    pub(super) monitoring: Option<Monitoring>,
+}
+
+/// Looks after one node.
+pub(super) struct Keeper {
+    engine: Engine,
+    clock: Clock,
+    config: Arc<Config>,
+    api: Api,
+    actor: Actor,
+    checks: Checks,
+    runs: Runs,
+    monitor: Option<Monitor>,
+    /// What the checks have just said, where the rules are about to ask for it.
+    evidence: Option<Report>,
+    writing: usize,
+    metrics: Arc<NodeMetrics>,
+    health: Health,
+    pulse: Vital,
+    happened: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+/// What the loop is told.
+enum Event {
+    /// A write was answered.
+    Answer(Order, Outcome, Duration),
+    /// People were told something, or not.
+    Told(Action, Outcome, Duration),
+    /// The node was looked at, because of a question.
+    Seen(Question, Result<Option<NodeView>, Failed>),
+    /// Karpenter's pools were looked at.
+    Pools(Fact),
+    /// The checks were run for the rules.
+    Ran(u64, Report),
+    /// The checks were run on a verified node.
+    Monitored(Report),
+}
+
+impl Keeper {
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { api, config, identity, checks, metrics, health, monitoring } = parts;
+        let (happened, events) = mpsc::unbounded_channel();
+        Self {
+            engine: Engine::on_its_node(config.clone()),
+            clock: Clock::start(),
+            config: Arc::new(config),
+            actor: Actor::new(api.clone(), identity),
+            api,
+            checks,
+            runs: Runs::default(),
+            monitor: monitoring.map(Monitor::new),
+            evidence: None,
+            writing: 0,
+            metrics,
+            pulse: health.vital("loop", STANDS_STILL),
+            health,
+            happened,
+            events,
+        }
+    }
+
+    /// Turns until it is told to stop, then writes what follows from what is known.
+    pub(super) async fn run(mut self, view: NodeView, stop: CancellationToken) {
+        self.look_for_pools(&view);
+        let (now, version) = (self.clock.now(), view.version);
+        self.engine.learn(Fact::Nodes(vec![view], version), now);
+        self.engine.learn(Fact::Workers(Vec::new(), Version::default()), now);
+        self.engine.lead();
+        self.health.ready();
+        loop {
+            let wake = self.turn();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(event) = self.events.recv() => self.take(event),
+                () = sleep_until(wake) => {}
+            }
+        }
+        self.finish().await;
+    }
+
+    /// Decides, and sends on its way what was decided. Says when to do so again.
+    fn turn(&mut self) -> Instant {
+        let plan = self.engine.decide(self.clock.now());
+        self.pulse.beat();
+        for (node, told) in &plan.news {
+            journal::node(node, told.as_ref());
+        }
+        for order in plan.orders {
+            self.carry_out(order);
+        }
+        // What is not wanted now would be too old later.
+        self.evidence = None;
+        for question in plan.questions {
+            self.look(question);
+        }
+        let now = Instant::now();
+        let is_verified = self.is_verified();
+        let mut next = now + HEARTBEAT;
+        if let Some(monitor) = &mut self.monitor {
+            monitor.node_is_verified(is_verified, now);
+            if monitor.begins(now) {
+                let (checks, happened) = (self.checks.clone(), self.happened.clone());
+                tokio::spawn(async move { happened.send(Event::Monitored(checks.run().await)) });
+            }
+            next = monitor.wake().map_or(next, |at| at.min(next));
+        }
+        plan.wake.map_or(next, |at| self.clock.instant(at).min(next))
+    }
+
+    fn is_verified(&self) -> bool {
+        self.engine.explanations().any(|(_, told)| told.phase == Phase::Verified && told.door == Door::Open)
+    }
+
+    fn take(&mut self, event: Event) {
+        let now = self.clock.now();
+        match event {
+            Event::Answer(order, outcome, took) => {
+                self.writing -= 1;
+                journal::answer(&order.action, &outcome, took);
+                self.settle(&order, outcome);
+            }
+            Event::Told(action, outcome, took) => {
+                self.writing -= 1;
+                journal::answer(&action, &outcome, took);
+            }
+            Event::Seen(question, Ok(view)) => self.saw(question, view, now),
+            Event::Seen(_, Err(error)) => tracing::warn!(%error, "the node cannot be read; looking again"),
+            Event::Pools(fact) => self.engine.learn(fact, now),
+            Event::Ran(number, report) => {
+                self.metrics.ran(&report, Timestamp::now());
+                if let Some(fact) = self.runs.ended(number, report) {
+                    self.engine.learn(fact, now);
+                }
+            }
+            Event::Monitored(report) => self.monitored(report, now),
+        }
+    }
+
+    fn monitored(&mut self, report: Report, now: Timestamp) {
+        self.metrics.ran(&report, Timestamp::now());
+        let is_verified = self.is_verified();
+        let Some(monitor) = &mut self.monitor else { return };
+        if let Judgement::Unsound(report) = monitor.ran(report, is_verified) {
+            self.evidence = Some(report);
+            if let Some((node, _)) = self.known() {
+                self.engine.learn(Fact::Unsound(node), now);
+            }
+        }
+    }
+
+    /// Our node, as it was last seen.
+    fn known(&self) -> Option<(NodeRef, Version)> {
+        let mut views = self.engine.world().entries().filter_map(|(_, entry)| entry.view.as_ref());
+        views.next().map(|view| (view.id.clone(), view.version))
+    }
+
+    /// A run of the checks is begun or ended here; everything else is for the API server.
+    fn carry_out(&mut self, order: Order) {
+        match &order.action {
+            Action::StartWorker { stamp } => {
+                let (number, began) = self.runs.begin(stamp.clone());
+                self.settle(&order, Outcome::Done(vec![began]));
+                let (checks, happened) = (self.checks.clone(), self.happened.clone());
+                if let Some(report) = self.evidence.take() {
+                    // It was counted when it was made.
+                    if let Some(ended) = self.runs.ended(number, report) {
+                        self.engine.learn(ended, self.clock.now());
+                    }
+                } else {
+                    let task =
+                        tokio::spawn(async move { happened.send(Event::Ran(number, checks.run().await)) });
+                    self.runs.carried_out_by(task.abort_handle());
+                }
+            }
+            Action::RemoveWorker { worker, .. } => {
+                let gone = self.runs.remove(worker);
+                self.settle(&order, Outcome::Done(gone));
+            }
+            Action::OpenGate { .. }
+            | Action::CloseGate { .. }
+            | Action::Record { .. }
+            | Action::SetCondition { .. }
+            | Action::Tell { .. }
+            | Action::ReserveDeletion { .. }
+            | Action::DeleteNode { .. } => {
+                let action = order.action.clone();
+                self.write(action, |outcome, took| Event::Answer(order, outcome, took));
+            }
+        }
+    }
+
+    fn settle(&mut self, order: &Order, outcome: Outcome) {
+        if let Some(tell) = self.engine.settle(order, outcome, self.clock.now()) {
+            let told = tell.clone();
+            self.write(tell, |outcome, took| Event::Told(told, outcome, took));
+        }
+    }
+
+    fn write(&mut self, action: Action, event: impl FnOnce(Outcome, Duration) -> Event + Send + 'static) {
+        self.writing += 1;
+        let (actor, config, happened) = (self.actor.clone(), Arc::clone(&self.config), self.happened.clone());
+        let decided = self.clock.now();
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let deadline = began + config.kubernetes.request_timeout();
+            let outcome = actor.carry_out(&action, &config, decided, deadline).await;
+            // Without a receiver the process is ending.
+            let _ = happened.send(event(outcome, began.elapsed()));
+        });
+    }
+
+    /// Looks at our node, because of a question.
+    fn look(&self, question: Question) {
+        let (api, happened, node) = (self.api.clone(), self.happened.clone(), self.checks.node.clone());
+        let deadline = Instant::now() + self.config.kubernetes.request_timeout();
+        tokio::spawn(async move {
+            let _ = happened.send(Event::Seen(question, api.own_node(&node, deadline).await));
+        });
+    }
+
+    fn look_for_pools(&self, view: &NodeView) {
+        let (api, happened, view) = (self.api.clone(), self.happened.clone(), view.clone());
+        let deadline = Instant::now() + self.config.kubernetes.request_timeout();
+        tokio::spawn(async move {
+            if let Some(fact) = pools(&api, &view, deadline).await {
+                let _ = happened.send(Event::Pools(fact));
+            }
+        });
+    }
+
+    fn saw(&mut self, question: Question, view: Option<NodeView>, now: Timestamp) {
+        if let Some(view) = &view {
+            self.look_for_pools(view);
+        }
+        let known = self.known();
+        let fact = match (question, view) {
+            (Question::Node(node), view) => {
+                // If it is gone, it is gone in the version that we know.
+                let known = known.map(|(_, version)| version).unwrap_or_default();
+                let node_version = view.as_ref().map_or(known, |view| view.version);
+                let (worker, worker_version) = self.runs.now();
+                Fact::Reread(Box::new(Reread { node, view, node_version, worker, worker_version }))
+            }
+            (Question::Everything | Question::Occupancy(_), Some(view)) => Fact::Node(view, Source::Answer),
+            (Question::Everything | Question::Occupancy(_), None) => match known {
+                Some((node, version)) => Fact::NodeGone(node, version),
+                None => return,
+            },
+        };
+        self.engine.learn(fact, now);
+    }
+
+    /// With the label on its node our pod has to go, so what follows from a result is written after that, too. What runs is
+    /// ended, and nothing is begun.
+    async fn finish(mut self) {
+        self.health.not_ready("stopping");
+        let deadline = Instant::now() + LAST_WRITES;
+        loop {
+            let orders = self.engine.decide(self.clock.now()).orders;
+            let is_done = orders.is_empty() && self.writing == 0;
+            for order in orders {
+                match &order.action {
+                    Action::StartWorker { .. } => self.settle(&order, Outcome::Unavailable),
+                    _ => self.carry_out(order),
+                }
+            }
+            if is_done {
+                break;
+            }
+            if self.writing == 0 {
+                continue;
+            }
+            match timeout_at(deadline, self.events.recv()).await {
+                Ok(Some(event @ (Event::Answer(..) | Event::Told(..)))) => self.take(event),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => {
+                    tracing::warn!(writing = self.writing, "stopped before all writes were answered");
+                    break;
+                }
+            }
+        }
+        self.runs.end_current();
+    }
+}

@@ -1,0 +1,161 @@
+//! A verified node that stays under watch: the checks are run again and again, and one failure is not yet a verdict.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use knr_core::report::Report;
+use tokio::time::Instant;
+
+/// How a verified node is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Monitoring {
+    /// How often the checks are run.
+    pub(crate) interval: Duration,
+    /// After so many failures in a row the node has to prove itself.
+    pub(crate) failures: u32,
+}
+
+/// Keeps count.
+#[derive(Debug)]
+pub(super) struct Monitor {
+    settings: Monitoring,
+    failed: u32,
+    /// When the checks are run next; none while they run, or while the node is not verified.
+    next: Option<Instant>,
+    is_running: bool,
+}
+
+/// What follows from a run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// Nothing.
+    Sound,
+    /// It is counted.
+    Warning,
+    /// The node has to prove itself, and this report is the proof.
+    Unsound(Report),
+}
+
+impl Monitor {
+    pub(super) fn new(settings: Monitoring) -> Self {
+        Self { settings, failed: 0, next: None, is_running: false }
+    }
+
+    /// The node is verified, or it is not: whatever was counted before has led to what it is now.
+    pub(super) fn node_is_verified(&mut self, verified: bool, now: Instant) {
+        match (verified, self.next) {
+            (false, _) => (self.next, self.failed) = (None, 0),
+            (true, None) if !self.is_running => self.next = Some(now + jittered(self.settings.interval)),
+            (true, _) => {}
+        }
+    }
+
+    /// Says whether the checks are to be run now; they are then taken to be running.
+    pub(super) fn begins(&mut self, now: Instant) -> bool {
+        let is_due = !self.is_running && self.next.is_some_and(|at| at <= now);
+        if is_due {
+            (self.is_running, self.next) = (true, None);
+        }
+        is_due
+    }
+
+    /// When the checks are run next.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        self.next.filter(|_| !self.is_running)
+    }
+
+    /// The checks were run. What they said of a node that is no longer verified is of no interest.
+    pub(super) fn ran(&mut self, report: Report, verified: bool) -> Judgement {
+        self.is_running = false;
+        if !verified || report.failures() == 0 {
+            self.failed = 0;
+            return Judgement::Sound;
+        }
+        self.failed = self.failed.saturating_add(1);
+        let (failed, of) = (self.failed, self.settings.failures);
+        let why = report.first_failure().map(|(check, failure)| format!("{check}: {failure}"));
+        if failed < of {
+            tracing::warn!(failed, of, why, "the checks failed on a verified node");
+            return Judgement::Warning;
+        }
+        tracing::error!(failed, of, why, "the checks failed too often in a row on a verified node");
+        self.failed = 0;
+        Judgement::Unsound(report)
+    }
+}
+
+/// A tenth more or less, so that nodes which joined together do not ask the same servers together for ever.
+fn jittered(interval: Duration) -> Duration {
+    let share =
+        f64::from(u16::try_from(RandomState::new().hash_one(()) & 0xffff).unwrap_or(0)) / f64::from(u16::MAX);
+    interval.mul_f64(0.9 + 0.2 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use knr_core::report::{CheckOutcome, CheckResult, Failure};
+
+    use super::*;
+
+    const EVERY: Duration = Duration::from_mins(1);
+
+    fn report(passes: bool) -> Report {
+        let failure = Failure { kind: "timeout".into(), detail: String::new(), hint: String::new() };
+        let outcome = if passes { CheckOutcome::Pass } else { CheckOutcome::Fail(failure) };
+        Report {
+            checks: vec![CheckResult { name: "dns".into(), outcome, millis: 1, note: String::new() }],
+            error: None,
+        }
+    }
+
+    fn monitor() -> Monitor {
+        Monitor::new(Monitoring { interval: EVERY, failures: 3 })
+    }
+
+    /// Lets the checks run, and says what follows.
+    fn run(monitor: &mut Monitor, passes: bool) -> Judgement {
+        let later = Instant::now() + EVERY * 2;
+        monitor.node_is_verified(true, Instant::now());
+        assert!(monitor.begins(later));
+        monitor.ran(report(passes), true)
+    }
+
+    #[test]
+    fn only_failures_in_a_row_count() {
+        let mut monitor = monitor();
+        for passes in [false, false, true, false, false] {
+            let expected = if passes { Judgement::Sound } else { Judgement::Warning };
+            assert_eq!(run(&mut monitor, passes), expected);
+        }
+        assert_eq!(run(&mut monitor, false), Judgement::Unsound(report(false)));
+        assert_eq!(run(&mut monitor, false), Judgement::Warning, "it is counted anew");
+    }
+
+    #[test]
+    fn a_node_that_is_not_verified_is_not_watched() {
+        let mut monitor = monitor();
+        let now = Instant::now();
+        assert!(monitor.wake().is_none() && !monitor.begins(now + EVERY * 9));
+        assert_eq!(run(&mut monitor, false), Judgement::Warning);
+        monitor.node_is_verified(false, now);
+        assert!(monitor.wake().is_none());
+        for _ in 0..2 {
+            assert_eq!(run(&mut monitor, false), Judgement::Warning, "what was before counts no longer");
+        }
+        monitor.node_is_verified(true, now);
+        assert!(monitor.begins(now + EVERY * 2));
+        assert_eq!(monitor.ran(report(false), false), Judgement::Sound, "it was closed meanwhile");
+    }
+
+    #[test]
+    fn the_checks_never_run_twice_at_once() {
+        let mut monitor = monitor();
+        let now = Instant::now();
+        monitor.node_is_verified(true, now);
+        let at = monitor.wake().unwrap();
+        assert!(at >= now + EVERY * 9 / 10 && at <= now + EVERY * 11 / 10, "a tenth more or less");
+        assert!(!monitor.begins(now) && monitor.begins(at));
+        monitor.node_is_verified(true, at);
+        assert!(monitor.wake().is_none() && !monitor.begins(at + EVERY * 9));
+    }
+}

@@ -1,0 +1,141 @@
+//! Runs of the checks in this process, as the rules see them: as workers.
+
+use knr_checks::fit;
+use knr_core::action::worker_name;
+use knr_core::ids::{Version, WorkerRef};
+use knr_core::report::Report;
+use knr_core::view::{Ending, Stage, Stamp, WorkerView};
+use knr_core::world::{Fact, Source};
+use tokio::task::AbortHandle;
+
+use crate::exit;
+
+/// The run that is there now, if any, and how many there have been.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    current: Option<Run>,
+    /// What happened here so far. To the rules it is what versions are to the API server.
+    events: u64,
+}
+
+#[derive(Debug)]
+struct Run {
+    view: WorkerView,
+    task: Option<AbortHandle>,
+}
+
+impl Runs {
+    /// Begins a run. Its end is told under the number that is returned.
+    pub(super) fn begin(&mut self, stamp: Stamp) -> (u64, Fact) {
+        self.end_current();
+        let version = self.next();
+        let view = WorkerView {
+            id: WorkerRef { name: worker_name(&stamp.node.uid), uid: format!("run-{version}").into() },
+            version: Version(version),
+            host: Some(stamp.node.name.clone()),
+            stamp,
+            stage: Stage::Running,
+            leaving: false,
+        };
+        self.current = Some(Run { view: view.clone(), task: None });
+        (version, Fact::Worker(view, Source::Answer))
+    }
+
+    /// Keeps what a run is carried out by, so that it can be ended.
+    pub(super) fn carried_out_by(&mut self, task: AbortHandle) {
+        if let Some(run) = &mut self.current {
+            run.task = Some(task);
+        }
+    }
+
+    /// A run came to its end. None if it is no longer of interest.
+    pub(super) fn ended(&mut self, number: u64, report: Report) -> Option<Fact> {
+        let version = self.next();
+        let run = self.current.as_mut().filter(|run| run.view.id.uid.as_str() == format!("run-{number}"))?;
+        let code = if report.failures() == 0 { 0 } else { i32::from(exit::FAILED) };
+        run.task = None;
+        run.view.version = Version(version);
+        run.view.stage = Stage::Ended(Ending::Exited { code, message: fit(report) });
+        Some(Fact::Worker(run.view.clone(), Source::Watch))
+    }
+
+    /// A run is no longer wanted.
+    pub(super) fn remove(&mut self, worker: &WorkerRef) -> Vec<Fact> {
+        let version = Version(self.next());
+        let Some(run) = self.current.take_if(|run| run.view.id == *worker) else { return Vec::new() };
+        if let Some(task) = run.task {
+            task.abort();
+        }
+        vec![Fact::WorkerGone(run.view.id, run.view.stamp.node.name, version, Source::Answer)]
+    }
+
+    /// The run that is there now, and the version of that.
+    pub(super) fn now(&self) -> (Option<WorkerView>, Version) {
+        (self.current.as_ref().map(|run| run.view.clone()), Version(self.events))
+    }
+
+    /// Ends what runs.
+    pub(super) fn end_current(&mut self) {
+        if let Some(task) = self.current.take().and_then(|run| run.task) {
+            task.abort();
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use knr_core::ids::NodeRef;
+    use knr_core::view::Purpose;
+
+    use super::*;
+
+    fn stamp(serial: u32) -> Stamp {
+        let node = NodeRef { name: "n1".into(), uid: "u".into() };
+        Stamp { node, boot: "b".into(), serial, attempt: 1, purpose: Purpose::Verify }
+    }
+
+    fn view(fact: Fact) -> WorkerView {
+        match fact {
+            Fact::Worker(view, _) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn passed() -> Report {
+        Report { checks: Vec::new(), error: None }
+    }
+
+    #[test]
+    fn a_run_is_a_worker_on_its_own_node_whose_versions_grow() {
+        let mut runs = Runs::default();
+        let (number, began) = runs.begin(stamp(1));
+        let began = view(began);
+        assert_eq!((began.stage, began.host), (Stage::Running, Some("n1".into())));
+        let ended = view(runs.ended(number, passed()).unwrap());
+        assert!(matches!(&ended.stage, Stage::Ended(Ending::Exited { code: 0, .. })), "{ended:?}");
+        assert!(ended.id == began.id && ended.version > began.version);
+        assert_eq!(runs.now(), (Some(ended.clone()), ended.version));
+        let gone = runs.remove(&ended.id);
+        assert!(
+            matches!(&gone[..], [Fact::WorkerGone(id, _, version, _)] if *id == ended.id && *version > ended.version)
+        );
+        assert_eq!(runs.remove(&ended.id), []);
+        assert!(runs.now().0.is_none());
+    }
+
+    #[test]
+    fn the_end_of_a_run_that_was_removed_is_of_no_interest() {
+        let mut runs = Runs::default();
+        let (first, began) = runs.begin(stamp(1));
+        runs.remove(&view(began).id);
+        assert_eq!(runs.ended(first, passed()), None);
+        let (second, _) = runs.begin(stamp(2));
+        assert_eq!(runs.ended(first, passed()), None, "nor is it taken for that of the next");
+        assert!(runs.ended(second, passed()).is_some());
+    }
+}

@@ -1,0 +1,170 @@
+//! The `DaemonSet` mode on a real cluster, installed by the chart: pods that open their own nodes.
+
+mod guard;
+mod pods;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use knr_e2e::{Cluster, GATE, LONG_GRACE, NAMESPACE, Node, Release, values};
+use lab::{Fault, Tool};
+use pods::{failures, log, metrics, no_pods_are_left, pod_of};
+use serde_json::{Value, json};
+
+const FOREIGN: &str = "others.example/dedicated=batch:NoSchedule";
+/// Moments of a verification, which takes about a second, at which its pod is killed.
+const MOMENTS: [u64; 8] = [0, 150, 300, 500, 700, 900, 1200, 1600];
+
+fn daemonset() -> Value {
+    let mut values = values();
+    values["deploymentMode"] = json!("daemonset");
+    values
+}
+
+fn monitoring() -> Value {
+    let mut values = daemonset();
+    values["daemonset"] = json!({ "monitoring": { "enabled": true, "interval": "2s" } });
+    values
+}
+
+fn cluster(name: &str) -> Result<Cluster> {
+    Cluster::start_bare(name, |lab| lab.nodes(1).flag(Tool::KubeControllerManager, LONG_GRACE))
+}
+
+#[test]
+fn a_pod_opens_its_node_and_is_gone() -> Result<()> {
+    let cluster = cluster("daemonset")?;
+    let release = Release::install(&cluster, &daemonset())?;
+    let first = cluster.node("n1")?;
+    cluster.eventually("a node that never had the gate to be verified", || first.is_verified())?;
+    let node = cluster.join_with("n2", &[FOREIGN, GATE])?;
+    opens(&cluster, &node)?;
+    assert_eq!(node.taints()?, [FOREIGN], "ours is gone, and only ours");
+    three_writes_were_enough(&cluster)?;
+    no_pods_are_left(&cluster)?;
+    runs_again_without_its_label(&cluster, &node)?;
+    let said = release.test()?;
+    ensure!(said.contains("Phase:          Succeeded"), "{said}");
+    its_pod_may_die_at_any_moment(&cluster, &node)?;
+    let broken = a_broken_node_stays_closed(&cluster)?;
+    a_controller_takes_over_and_hands_back(&cluster, &release, &broken)?;
+    release.uninstall().map(drop)
+}
+
+#[test]
+fn a_node_under_watch_is_closed_after_three_failures() -> Result<()> {
+    let cluster = cluster("monitoring")?;
+    let release = Release::install(&cluster, &monitoring())?;
+    let node = cluster.join("n2")?;
+    opens(&cluster, &node)?;
+    let pod = pod_of(&cluster, &node)?;
+    guard::a_token_is_good_for_its_own_node_alone(&cluster, &pod, &node)?;
+    node.machine()?.inject(Fault::Dns)?;
+    cluster.eventually("the node to be closed", || Ok(!node.is_open()?))?;
+    let warnings: Vec<Value> = log(&cluster, &pod)?
+        .into_iter()
+        .filter(|line| line["msg"].as_str().is_some_and(|said| said.contains("on a verified node")))
+        .map(|line| line["failed"].clone())
+        .collect();
+    assert_eq!(warnings, [1, 2, 3], "two are warnings, the third closes");
+    assert!(failures(&cluster, &pod, "dns")? >= 3.0);
+    assert_eq!(node.label("node-ready/verified")?, None);
+    let condition = node.condition()?.context("no condition")?;
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "DnsTimeout"));
+    node.machine()?.heal()?;
+    opens(&cluster, &node)?;
+    assert_eq!(pod_of(&cluster, &node)?["metadata"]["uid"], pod["metadata"]["uid"], "it stays");
+    assert_eq!(metrics(&cluster, &pod)?.value("node_check_status", &[("node", "n2")]), Some(1.0));
+    release.uninstall()?;
+    assert!(node.is_open()?);
+    Ok(())
+}
+
+/// Open, labelled, and told so.
+fn opens(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
+    cluster.eventually(&format!("node {} to be verified", node.name()), || node.is_verified())?;
+    let condition = node.condition()?.context("no condition")?;
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("True", "Verified"));
+    assert_eq!(node.state()?["phase"], "verified");
+    cluster.eventually("an event", || {
+        Ok(node.events()?.iter().any(|event| event.reason == "Verified" && event.kind == "Normal"))
+    })
+}
+
+fn three_writes_were_enough(cluster: &Cluster) -> Result<()> {
+    let ours = |user: &str| user == format!("system:serviceaccount:{NAMESPACE}:kube-node-ready");
+    let about_n2 = |event: &lab::AuditEvent| event.agent.contains("n2") || event.name == "n2";
+    let writes: Vec<String> = cluster
+        .audit()?
+        .into_iter()
+        .filter(|event| ours(&event.user) && event.is_write() && about_n2(event))
+        .filter(|event| event.resource.starts_with("nodes"))
+        .map(|event| format!("{} {}", event.verb, event.resource))
+        .collect();
+    assert_eq!(writes, ["patch nodes/status", "patch nodes"], "the verdict is shown, then the gate opens");
+    Ok(())
+}
+
+fn runs_again_without_its_label(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
+    let serial = node.state()?["serial"].as_u64().context("no serial")?;
+    node.patch(&json!({ "metadata": { "labels": { "node-ready/verified": null } } }))?;
+    node.wait_for_state("serial", serial + 1)?;
+    opens(cluster, node)?;
+    no_pods_are_left(cluster)
+}
+
+fn its_pod_may_die_at_any_moment(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
+    for moment in MOMENTS {
+        node.close()?;
+        node.patch(&json!({ "metadata": {
+            "labels": { "node-ready/verified": null }, "annotations": { "node-ready/state": null },
+        } }))?;
+        let pod = pod_of(cluster, node)?;
+        sleep(Duration::from_millis(moment));
+        let name = pod["metadata"]["name"].as_str().context("no name")?;
+        // It may have done its work and gone by now.
+        let _ = cluster.kubectl(["-n", NAMESPACE, "delete", "pod", name, "--force", "--grace-period=0"]);
+        opens(cluster, node)?;
+        no_pods_are_left(cluster)?;
+    }
+    Ok(())
+}
+
+fn a_broken_node_stays_closed(cluster: &Cluster) -> Result<Node<'_>> {
+    let broken = cluster.add_node("broken").taint(GATE.parse()?).taint(FOREIGN.parse()?).switch_on()?;
+    broken.inject(Fault::Dns)?;
+    let node = cluster.wait_for("node broken", || Ok(cluster.node("broken").ok()))?;
+    let pod = pod_of(cluster, &node)?;
+    cluster.eventually("a failure", || Ok(failures(cluster, &pod, "dns")? > 0.0))?;
+    let so_far = failures(cluster, &pod, "dns")?;
+    cluster.eventually("further failures", || Ok(failures(cluster, &pod, "dns")? > so_far + 1.0))?;
+    assert!(!node.is_open()?);
+    let condition = node.condition()?.context("no condition")?;
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "DnsTimeout"));
+    Ok(node)
+}
+
+/// What one mode has begun the other one ends, and each node is as it should be all the time.
+fn a_controller_takes_over_and_hands_back(
+    cluster: &Cluster,
+    release: &Release<'_>,
+    broken: &Node<'_>,
+) -> Result<()> {
+    let others = [cluster.node("n1")?, cluster.node("n2")?];
+    let before = [others[0].state()?, others[1].state()?];
+    let attempts = broken.state()?["attempt"].as_u64().context("no attempt")?;
+    release.upgrade(&values())?;
+    assert!(!broken.is_open()?);
+    assert!(
+        broken.state()?["attempt"].as_u64().context("no attempt")? >= attempts.min(5),
+        "it goes on from there"
+    );
+    release.upgrade(&daemonset())?;
+    assert!(!broken.is_open()?);
+    broken.machine()?.heal()?;
+    opens(cluster, broken)?;
+    assert_eq!(broken.taints()?, [FOREIGN]);
+    assert_eq!([others[0].state()?, others[1].state()?], before, "nobody else was touched");
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! The pods of the `DaemonSet`, as a person looks at them.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use knr_e2e::{Cluster, Metrics, NAMESPACE, Node, get};
+use serde_json::Value;
+
+const COMPONENT: &str = "app.kubernetes.io/component%3Ddaemonset";
+
+fn all(cluster: &Cluster) -> Result<Vec<Value>> {
+    cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={COMPONENT}"))
+}
+
+/// Looks until a pod runs on a node, and gives it.
+pub(crate) fn pod_of(cluster: &Cluster, node: &Node<'_>) -> Result<Value> {
+    cluster.wait_for(&format!("a pod on {}", node.name()), || {
+        Ok(all(cluster)?.into_iter().find(|pod| {
+            pod["spec"]["nodeName"] == node.name()
+                && pod["status"]["phase"] == "Running"
+                && pod["metadata"]["deletionTimestamp"].is_null()
+        }))
+    })
+}
+
+/// Looks until there are none.
+pub(crate) fn no_pods_are_left(cluster: &Cluster) -> Result<()> {
+    cluster.wait_for("all pods to be gone", || {
+        let pods = all(cluster)?;
+        let names: Vec<&Value> = pods.iter().map(|pod| &pod["metadata"]["name"]).collect();
+        ensure!(names.is_empty(), "there are still {names:?}");
+        Ok(Some(()))
+    })
+}
+
+/// What a pod has logged, line by line.
+pub(crate) fn log(cluster: &Cluster, pod: &Value) -> Result<Vec<Value>> {
+    let name = pod["metadata"]["name"].as_str().context("no name")?;
+    let text = cluster.kubectl(["-n", NAMESPACE, "logs", name])?;
+    text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+}
+
+/// What a pod counts.
+pub(crate) fn metrics(cluster: &Cluster, pod: &Value) -> Result<Metrics> {
+    let name = pod["metadata"]["name"].as_str().context("no name")?;
+    let pod = cluster.api().get(&format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}"))?;
+    let address = pod["status"]["podIP"].as_str().context("no address yet")?;
+    Ok(Metrics::parse(&get(SocketAddr::new(address.parse()?, 8080), "/metrics")?.body))
+}
+
+/// How often a check has failed.
+pub(crate) fn failures(cluster: &Cluster, pod: &Value, check: &str) -> Result<f64> {
+    let node = pod["spec"]["nodeName"].as_str().context("no node")?;
+    let labels = [("node", node), ("check", check)];
+    Ok(metrics(cluster, pod)?.value("node_check_failures_total", &labels).unwrap_or(0.0))
+}
