@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use knr_e2e::{Cluster, GATE, LONG_GRACE, NAMESPACE, Node, Release, values};
 use lab::{Fault, Tool};
-use pods::{failures, log, metrics, no_pods_are_left, pod_of};
+use pods::{failures, kill_all_pods, log, metrics, no_pods_are_left, pod_of, wait_for_a_pod_to_be_made};
 use serde_json::{Value, json};
 
 const FOREIGN: &str = "others.example/dedicated=batch:NoSchedule";
@@ -120,11 +120,10 @@ fn its_pod_may_die_at_any_moment(cluster: &Cluster, node: &Node<'_>) -> Result<(
         node.patch(&json!({ "metadata": {
             "labels": { "node-ready/verified": null }, "annotations": { "node-ready/state": null },
         } }))?;
-        let pod = pod_of(cluster, node)?;
+        wait_for_a_pod_to_be_made(cluster, node)?;
         sleep(Duration::from_millis(moment));
-        let name = pod["metadata"]["name"].as_str().context("no name")?;
         // It may have done its work and gone by now.
-        let _ = cluster.kubectl(["-n", NAMESPACE, "delete", "pod", name, "--force", "--grace-period=0"]);
+        kill_all_pods(cluster)?;
         opens(cluster, node)?;
         no_pods_are_left(cluster)?;
     }

@@ -23,6 +23,23 @@ pub(crate) fn pod_of(cluster: &Cluster, node: &Node<'_>) -> Result<Value> {
     })
 }
 
+/// Looks until a pod is there for a node, in whatever state, or has been and has done its work.
+pub(crate) fn wait_for_a_pod_to_be_made(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
+    cluster.eventually(&format!("a pod for {}", node.name()), || {
+        Ok(!all(cluster)?.is_empty() || node.is_verified()?)
+    })
+}
+
+/// Ends all pods at once, without letting them finish anything.
+pub(crate) fn kill_all_pods(cluster: &Cluster) -> Result<()> {
+    let selector = "app.kubernetes.io/component=daemonset";
+    let now = ["--force", "--grace-period=0", "--wait=false"];
+    cluster
+        .kubectl(["-n", NAMESPACE, "delete", "pods", "--selector", selector].into_iter().chain(now))
+        .map(drop)?;
+    Ok(())
+}
+
 /// Looks until there are none.
 pub(crate) fn no_pods_are_left(cluster: &Cluster) -> Result<()> {
     cluster.wait_for("all pods to be gone", || {
