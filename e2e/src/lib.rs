@@ -20,6 +20,7 @@
 //! | [`controller`](Controller) | one replica as a process that can be killed, frozen and cut off |
 //! | [`deployment`](Deployment) | the same in pods |
 //! | [`release`](Release) | the product as the Helm chart installs it |
+//! | [`rights`](Cluster::rights_are_those_listed) | what an account may do, asked one by one |
 //! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
 //! | [`door_log`](DoorLog) | how the gate of a node stood over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
@@ -42,6 +43,7 @@ mod metrics;
 mod node;
 pub mod product;
 mod release;
+mod rights;
 mod story;
 mod writes;
 

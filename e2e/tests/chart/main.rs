@@ -1,12 +1,12 @@
 //! The Helm chart on a real cluster: installed, tried, changed and taken away with real Helm.
 
 mod rendered;
-mod rights;
 
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use knr_e2e::{Cluster, LONG_GRACE, NAMESPACE, Node, Release, values};
+use knr_k8s::calls::Who;
 use lab::{Fault, Tool};
 use serde_json::{Value, json};
 
@@ -22,7 +22,8 @@ fn an_installation_does_its_work_and_leaves_as_it_was_told() -> Result<()> {
     let node = cluster.join("n3")?;
     node.wait_until_open()?;
     assert!(node.is_verified()?);
-    rights::are_exactly_those_listed(&cluster)?;
+    cluster.rights_are_those_listed("kube-node-ready-controller", Who::Controller)?;
+    cluster.rights_are_those_listed("kube-node-ready-worker", Who::Worker)?;
     its_own_test_changes_nothing(&cluster, &release, &node)?;
     its_own_test_names_a_right_that_is_missing(&cluster, &release)?;
     an_upgrade_loses_no_verification(&cluster, &release)?;

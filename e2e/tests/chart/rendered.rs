@@ -27,6 +27,12 @@ const VARIANTS: &[&[&str]] = &[
     &["deploymentMode=daemonset"],
     &["deploymentMode=daemonset", "daemonset.monitoring.enabled=true"],
     &["deploymentMode=daemonset", "daemonset.admissionPolicy=never"],
+    &[
+        "deploymentMode=daemonset",
+        "controller.config.worker.initContainers[0].name=own",
+        "controller.config.worker.initContainers[0].image=own:1",
+        "controller.config.worker.volumes[0].name=data",
+    ],
     &["deploymentMode=daemonset", "daemonset.admissionPolicy=always", "networkPolicy.enabled=true"],
 ];
 /// What is wrong, and what Helm has to say about it.
@@ -51,7 +57,7 @@ fn whatever_is_asked_for_is_accepted_and_typos_are_not() -> Result<()> {
         let manifest = without_pods(&String::from_utf8(rendered.stdout)?);
         cluster.would_accept(&manifest).with_context(|| format!("{variant:?}"))?;
     }
-    for example in ["minimal", "karpenter", "deletion", "init-pod"] {
+    for example in ["minimal", "karpenter", "deletion", "init-pod", "daemonset"] {
         let file = chart().join(format!("../../../examples/values-{example}.yaml"));
         let rendered = helm(&cluster, &["template", RELEASE, "--values", &file.to_string_lossy()], &[])?;
         ensure!(rendered.status.success(), "{example}: {}", said(&rendered));

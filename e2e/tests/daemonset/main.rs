@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use knr_e2e::{Cluster, GATE, LONG_GRACE, NAMESPACE, Node, Release, values};
+use knr_k8s::calls::Who;
 use lab::{Fault, Tool};
 use pods::{failures, kill_all_pods, log, metrics, no_pods_are_left, pod_of, wait_for_a_pod_to_be_made};
 use serde_json::{Value, json};
@@ -41,7 +42,8 @@ fn a_pod_opens_its_node_and_is_gone() -> Result<()> {
     let node = cluster.join_with("n2", &[FOREIGN, GATE])?;
     opens(&cluster, &node)?;
     assert_eq!(node.taints()?, [FOREIGN], "ours is gone, and only ours");
-    three_writes_were_enough(&cluster)?;
+    two_writes_were_enough(&cluster)?;
+    cluster.rights_are_those_listed("kube-node-ready", Who::Daemonset)?;
     no_pods_are_left(&cluster)?;
     runs_again_without_its_label(&cluster, &node)?;
     let said = release.test()?;
@@ -92,7 +94,7 @@ fn opens(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
     })
 }
 
-fn three_writes_were_enough(cluster: &Cluster) -> Result<()> {
+fn two_writes_were_enough(cluster: &Cluster) -> Result<()> {
     let ours = |user: &str| user == format!("system:serviceaccount:{NAMESPACE}:kube-node-ready");
     let about_n2 = |event: &lab::AuditEvent| event.agent.contains("n2") || event.name == "n2";
     let writes: Vec<String> = cluster

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use knr_core::config::Config;
-use knr_e2e::{Cluster, NAMESPACE};
 use knr_k8s::calls::{Call, Place, Who};
 use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NAMESPACE};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 /// Empty for the whole cluster. `elsewhere` stands for every namespace that is nobody's.
@@ -20,12 +21,10 @@ const AT_ONCE: usize = 8;
 /// A right: verb, group, resource and namespace.
 type Right = (String, String, String, String);
 
-/// Asks the API server about everything that it knows, for the controller and for the workers.
-pub(crate) fn are_exactly_those_listed(cluster: &Cluster) -> Result<()> {
-    let resources = resources(cluster)?;
-    for (account, who) in
-        [("kube-node-ready-controller", Who::Controller), ("kube-node-ready-worker", Who::Worker)]
-    {
+impl Cluster {
+    /// Asks the API server about everything that it knows: this account may do what is listed for it, and nothing else.
+    pub fn rights_are_those_listed(&self, account: &str, who: Who) -> Result<()> {
+        let resources = resources(self)?;
         let all: Vec<Right> = VERBS
             .iter()
             .flat_map(|verb| resources.iter().map(move |resource| (verb, resource)))
@@ -39,7 +38,7 @@ pub(crate) fn are_exactly_those_listed(cluster: &Cluster) -> Result<()> {
             let asked = all.chunks(all.len().div_ceil(AT_ONCE)).map(|part| {
                 let user = &user;
                 scope.spawn(move || {
-                    part.iter().filter_map(|right| allowed(cluster, user, right).transpose()).collect()
+                    part.iter().filter_map(|right| allowed(self, user, right).transpose()).collect()
                 })
             });
             let threads: Vec<_> = asked.collect();
@@ -52,9 +51,10 @@ pub(crate) fn are_exactly_those_listed(cluster: &Cluster) -> Result<()> {
         for part in parts {
             found.extend(part?);
         }
-        assert_eq!(found, listed(who), "rights of {account}");
+        let listed = listed(who);
+        ensure!(found == listed, "{account} may do {found:?}, but listed is {listed:?}");
+        Ok(())
     }
-    Ok(())
 }
 
 /// What the program's own list says. A right in the whole cluster is one in every namespace. A right to single objects is not
