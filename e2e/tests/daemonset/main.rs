@@ -50,6 +50,7 @@ fn a_pod_opens_its_node_and_is_gone() -> Result<()> {
     ensure!(said.contains("Phase:          Succeeded"), "{said}");
     its_pod_may_die_at_any_moment(&cluster, &node)?;
     let broken = a_broken_node_stays_closed(&cluster)?;
+    a_node_without_the_api_server_says_so_and_recovers(&cluster)?;
     a_controller_takes_over_and_hands_back(&cluster, &release, &broken)?;
     release.uninstall().map(drop)
 }
@@ -81,6 +82,24 @@ fn a_node_under_watch_is_closed_after_three_failures() -> Result<()> {
     release.uninstall()?;
     assert!(node.is_open()?);
     Ok(())
+}
+
+/// Twenty kubelets need some minutes of two cores, so this is run by hand: see `docs/testing.md`.
+#[test]
+#[ignore = "takes twenty nodes"]
+fn twenty_nodes_may_join_at_once() -> Result<()> {
+    let cluster = cluster("twenty")?;
+    let release = Release::install(&cluster, &daemonset())?;
+    let names: Vec<String> = (1..=20).map(|number| format!("many-{number}")).collect();
+    std::thread::scope(|scope| {
+        let joining: Vec<_> = names.iter().map(|name| scope.spawn(|| cluster.join(name).map(drop))).collect();
+        joining.into_iter().try_for_each(|node| node.join().ok().context("a node panicked")?)
+    })?;
+    for name in &names {
+        opens(&cluster, &cluster.node(name)?)?;
+    }
+    no_pods_are_left(&cluster)?;
+    release.uninstall().map(drop)
 }
 
 /// Open, labelled, and told so.
@@ -144,6 +163,18 @@ fn a_broken_node_stays_closed(cluster: &Cluster) -> Result<Node<'_>> {
     let condition = node.condition()?.context("no condition")?;
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "DnsTimeout"));
     Ok(node)
+}
+
+/// Nothing can be written from there, but its metrics tell what is wrong.
+fn a_node_without_the_api_server_says_so_and_recovers(cluster: &Cluster) -> Result<()> {
+    let machine = cluster.add_node("cut").taint(GATE.parse()?).switch_on()?;
+    machine.inject(Fault::Api)?;
+    let node = cluster.wait_for("node cut", || Ok(cluster.node("cut").ok()))?;
+    let pod = pod_of(cluster, &node)?;
+    cluster.eventually("two failures", || Ok(failures(cluster, &pod, "kubernetes")? > 1.0))?;
+    assert!(!node.is_open()?);
+    machine.heal()?;
+    opens(cluster, &node)
 }
 
 /// What one mode has begun the other one ends, and each node is as it should be all the time.
