@@ -24,7 +24,7 @@ const MAX_TOLD_CHARS: usize = 200;
 /// An answer that is read at once.
 pub(crate) async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Failed> {
     let body = collected(accepted(response).await?).await?;
-    serde_json::from_slice(&body).map_err(|error| Failed::Unreadable(error.to_string()))
+    parsed(&body)
 }
 
 /// An answer that is read line by line, as long as it comes. A line that cannot be read does not end it.
@@ -34,6 +34,12 @@ pub(crate) async fn lines<T: DeserializeOwned>(
     let body = accepted(response).await?;
     let lines = Lines { body, received: Bytes::new(), begun: Vec::new(), is_too_long: false };
     Ok(unfold(lines, |mut lines| async move { Some((lines.next().await?, lines)) }))
+}
+
+/// Every text in it is looked at once in one go: to look at each of hundreds by itself takes several times as long.
+fn parsed<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failed> {
+    let text = str::from_utf8(json).map_err(|error| Failed::Unreadable(error.to_string()))?;
+    serde_json::from_str(text).map_err(|error| Failed::Unreadable(error.to_string()))
 }
 
 /// The body of an answer that is not a refusal.
@@ -98,14 +104,13 @@ impl Lines {
         if std::mem::take(&mut self.is_too_long) {
             return Err(Failed::Unreadable(format!("a line is longer than {MAX_LINE} bytes")));
         }
-        let event = if self.begun.is_empty() {
-            serde_json::from_slice(end)
-        } else {
-            self.begun.extend_from_slice(end);
-            serde_json::from_slice(&self.begun)
-        };
+        if self.begun.is_empty() {
+            return parsed(end);
+        }
+        self.begun.extend_from_slice(end);
+        let event = parsed(&self.begun);
         self.begun.clear();
-        event.map_err(|error| Failed::Unreadable(error.to_string()))
+        event
     }
 
     fn keep(&mut self) {
