@@ -198,9 +198,11 @@ impl Api {
         body: &Body<'_, B>,
     ) -> Result<http::Request<kube::client::Body>, Failed> {
         let (kind, body) = encode(body).map_err(|error| Failed::Unreadable(error.to_string()))?;
+        let path = self.path(call, target);
+        tracing::trace!(?call, path, "request");
         let mut request = http::Request::builder()
             .method(call.rule().verb.method())
-            .uri(self.path(call, target))
+            .uri(path)
             .header(ACCEPT, "application/json");
         if let Some(kind) = kind {
             request = request.header(CONTENT_TYPE, kind);
