@@ -45,7 +45,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 .PHONY: demo
-demo: setup setup-musl ## install the chart on a real cluster and see nodes open, fail and recover (KEEP=1 leaves the cluster up)
+demo: setup setup-go setup-musl ## install the chart on a real cluster and see nodes open, fail and recover (KEEP=1 leaves the cluster up)
 	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: nodes are made of Linux namespaces"; exit 1; }
 	@$(LAB) build
 	@$(BUILD) --quiet --target $(MUSL) --profile e2e
@@ -56,7 +56,7 @@ demo: setup setup-musl ## install the chart on a real cluster and see nodes open
 test: lint deny test-unit test-lab test-e2e ## install what is missing and run everything: format, lints, licences, all tests
 
 .PHONY: lint
-lint: setup ## check the format and the lints; a warning is an error
+lint: setup setup-go ## check the format and the lints; a warning is an error
 	cargo fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
@@ -93,13 +93,13 @@ generate: setup ## write what is generated in docs/ and in the chart anew, from 
 	GENERATE=1 $(CARGO) test --quiet -p kube-node-ready --bins _up_to_date
 
 .PHONY: test-lab
-test-lab: setup ## run the tests on real clusters; needs root
+test-lab: setup setup-go ## run the tests on real clusters; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make test-lab needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
 	$(CARGO) test -p lab --test '*'
 
 .PHONY: test-e2e
-test-e2e: setup setup-musl ## run the product on real clusters (ARGS='--test smoke' for one file); needs root
+test-e2e: setup setup-go setup-musl ## run the product on real clusters (ARGS='--test smoke' for one file); needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make test-e2e needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
 	$(BUILD) --target $(MUSL) --profile e2e
@@ -156,14 +156,14 @@ release: image-amd64 image-arm64 setup-qemu ## build programs and images for amd
 
 # Hooks are for Helm: applied by hand, the one for uninstalling would open all gates at once.
 .PHONY: manifests
-manifests: setup ## render the chart for people without Helm, into dist/manifests.yaml (VALUES=file, NAMESPACE=kube-system)
+manifests: setup setup-go ## render the chart for people without Helm, into dist/manifests.yaml (VALUES=file, NAMESPACE=kube-system)
 	@mkdir -p dist
 	@$(LAB) helm template kube-node-ready deploy/helm/kube-node-ready --no-hooks --kube-version $(KUBE_VERSION) \
 	  --namespace $(NAMESPACE) $(addprefix --values ,$(VALUES)) > dist/manifests.yaml
 	@echo "dist/manifests.yaml: $$(grep -c '^kind:' dist/manifests.yaml) objects"
 
 .PHONY: lab-up
-lab-up: setup ## make a cluster (NODES=2, NAME=default)
+lab-up: setup setup-go ## make a cluster (NODES=2, NAME=default)
 	@$(LAB) up --nodes $(NODES) --name $(NAME)
 
 .PHONY: lab-down
@@ -187,14 +187,14 @@ bench-rules: setup ## measure what a decision costs in clusters of 100, 10,000 a
 	$(CARGO) run --quiet --release -p knr-sim --example bench
 
 .PHONY: bench-product
-bench-product: binary ## measure the product on the lab, next to a bare writer (ARGS='--part kwok'); needs root
+bench-product: binary setup-go ## measure the product on the lab, next to a bare writer (ARGS='--part kwok'); needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make bench-product needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
 	KUBE_NODE_READY_BINARY=$(CURDIR)/dist/kube-node-ready \
 	  $(CARGO) run --quiet --release -p knr-e2e --example bench -- $(ARGS)
 
 .PHONY: bench-lab
-bench-lab: setup ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools
+bench-lab: setup setup-go ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools
 	$(CARGO) build --quiet -p lab
 	$(CARGO) run --quiet -p lab --example bench -- $(if $(COLD),--cold)
 
@@ -214,7 +214,14 @@ setup:
 	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 \
 	  || rustup toolchain install "$$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" \
 	       --profile minimal --component rustfmt --component clippy
-	@command -v go >/dev/null || { echo "Go 1.26 or newer is needed: the lab builds Kubernetes from source"; exit 1; }
+
+# In the folder of a tool, because a Go that is older but new enough to fetch its successor does so there.
+GO_NEEDED = $(shell sed -n 's/^go //p' crates/lab/tools/*/go.mod | sort -V | tail -n 1)
+.PHONY: setup-go
+setup-go:
+	@found="$$(cd crates/lab/tools/helm && go env GOVERSION 2>/dev/null || true)"; \
+	  [ -n "$$found" ] && printf 'go%s\n%s\n' '$(GO_NEEDED)' "$$found" | sort -VC || { \
+	    echo "Go $(GO_NEEDED) or newer is needed: Kubernetes and Helm are built from source here. Found: $${found:-no go on PATH}"; exit 1; }
 
 .PHONY: setup-musl setup-musl-amd64 setup-musl-arm64
 setup-musl: setup-musl-$(ARCH)
