@@ -96,15 +96,33 @@ generate: setup ## write what is generated in docs/ and in the chart anew, from 
 test-lab: setup setup-go ## run the tests on real clusters; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make test-lab needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
-	$(CARGO) test -p lab --test '*'
+	$(CARGO) test --quiet -p lab --test '*' --no-run
+	$(TWO_AT_A_TIME) $(LAB_FILES:%=lab-file-%)
 
 .PHONY: test-e2e
 test-e2e: setup setup-go setup-musl ## run the product on real clusters (ARGS='--test smoke' for one file); needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make test-e2e needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
 	$(BUILD) --target $(MUSL) --profile e2e
-	KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready \
-	  $(CARGO) test -p knr-e2e $(or $(ARGS),--test '*')
+	$(if $(ARGS),$(E2E) $(ARGS),$(CARGO) test --quiet -p knr-e2e --test '*' --no-run)
+	$(if $(ARGS),,$(E2E_ALL))
+
+# Files of tests that mostly wait, two at a time: each makes clusters of its own names. What one says comes whole when
+# it ends. Failed ones are named, and hold up no other.
+TWO_AT_A_TIME := $(MAKE) --jobs=2 --output-sync=target --keep-going
+LAB_FILES := $(basename $(notdir $(wildcard crates/lab/tests/*.rs)))
+E2E_FILES := $(basename $(notdir $(wildcard e2e/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard e2e/tests/*/main.rs)))
+# These measure time, and want the machine for themselves.
+ALONE := leaders neighbours
+E2E_ALL = status=0; $(TWO_AT_A_TIME) $(patsubst %,e2e-file-%,$(filter-out $(ALONE),$(E2E_FILES))) || status=$$?; \
+  $(MAKE) --keep-going $(ALONE:%=e2e-file-%) || status=$$?; exit $$status
+E2E := KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready $(CARGO) test -p knr-e2e
+
+.PHONY: $(LAB_FILES:%=lab-file-%) $(E2E_FILES:%=e2e-file-%)
+$(LAB_FILES:%=lab-file-%): lab-file-%:
+	@$(CARGO) test -p lab --test $*
+$(E2E_FILES:%=e2e-file-%): e2e-file-%:
+	@$(E2E) --test $*
 
 .PHONY: build
 build: setup ## build the program for this machine, bin/kube-node-ready (VERSION=1.0.0 to call it so)
