@@ -164,12 +164,19 @@ image-amd64 image-arm64: image-%: binary-% setup-image
 	$(call save_$(ENGINE),$*,dist/kube-node-ready-$*.tar)
 	@ls -lh dist/kube-node-ready-$*.tar
 
-# Both programs and both images; that of the other kind of machine is run in an emulator.
+# Both programs and both images; that of the other kind of machine is run in an emulator. The third archive has both
+# images under one name, whatever made them: a registry that is given it hands each machine its own.
 .PHONY: release
-release: image-amd64 image-arm64 setup-qemu ## build programs and images for amd64 and arm64, and run both programs
+release: image-amd64 image-arm64 setup-qemu setup-buildah ## build programs and images for amd64 and arm64, and run both programs
 	dist/amd64/kube-node-ready --version | grep -F 'kube-node-ready $(IMAGE_VERSION)'
 	qemu-aarch64-static dist/arm64/kube-node-ready --version | grep -F 'kube-node-ready $(IMAGE_VERSION)'
 	qemu-aarch64-static dist/arm64/kube-node-ready check --help
+	@rm -rf dist/kube-node-ready.tar target/buildah-both
+	$(call buildah,both) manifest create both
+	for arch in amd64 arm64; do $(call buildah,both) manifest add both docker-archive:dist/kube-node-ready-$$arch.tar; done
+	$(call buildah,both) manifest push --quiet --all both 'oci-archive:dist/kube-node-ready.tar:$(IMAGE)'
+	for arch in amd64 arm64; do $(call buildah,both) manifest inspect both | grep -F "\"$$arch\""; done
+	@rm -rf target/buildah-both
 	@ls -l dist/*/kube-node-ready dist/*.tar
 
 # Hooks are for Helm: applied by hand, the one for uninstalling would open all gates at once.
@@ -274,6 +281,10 @@ ENGINE = $(shell if docker info; then echo docker >&3; elif podman info; then ec
 .PHONY: setup-image
 setup-image:
 	@[ -n "$(ENGINE)" ] || $(call install,buildah)
+
+.PHONY: setup-buildah
+setup-buildah:
+	@command -v buildah >/dev/null || $(call install,buildah)
 
 # An architecture, and the archive to write.
 image_arguments = --platform linux/$(1) --build-arg TARGETARCH=$(1) --build-arg VERSION='$(IMAGE_VERSION)' \
