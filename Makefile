@@ -45,7 +45,7 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 .PHONY: demo
-demo: setup setup-musl ## install the chart on a real cluster and see nodes open, fail and recover (KEEP=1 leaves the cluster up)
+demo: setup setup-go setup-musl ## install the chart on a real cluster and see nodes open, fail and recover (KEEP=1 leaves the cluster up)
 	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: nodes are made of Linux namespaces"; exit 1; }
 	@$(LAB) build
 	@$(BUILD) --quiet --target $(MUSL) --profile e2e
@@ -56,7 +56,7 @@ demo: setup setup-musl ## install the chart on a real cluster and see nodes open
 test: lint deny test-unit test-lab test-e2e ## install what is missing and run everything: format, lints, licences, all tests
 
 .PHONY: lint
-lint: setup ## check the format and the lints; a warning is an error
+lint: setup setup-go ## check the format and the lints; a warning is an error
 	cargo fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
@@ -93,18 +93,45 @@ generate: setup ## write what is generated in docs/ and in the chart anew, from 
 	GENERATE=1 $(CARGO) test --quiet -p kube-node-ready --bins _up_to_date
 
 .PHONY: test-lab
-test-lab: setup ## run the tests on real clusters; needs root
+test-lab: setup setup-go ## run the tests on real clusters; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make test-lab needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
-	$(CARGO) test -p lab --test '*'
+	$(CARGO) test --quiet -p lab --test '*' --no-run
+	$(TWO_AT_A_TIME) $(LAB_FILES:%=lab-file-%)
 
 .PHONY: test-e2e
-test-e2e: setup setup-musl ## run the product on real clusters (ARGS='--test smoke' for one file); needs root
+test-e2e: setup setup-go setup-musl ## run the product on real clusters (ARGS='--test smoke' for one file); needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make test-e2e needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
 	$(BUILD) --target $(MUSL) --profile e2e
-	KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready \
-	  $(CARGO) test -p knr-e2e $(or $(ARGS),--test '*')
+	$(if $(ARGS),$(E2E) $(ARGS),$(CARGO) test --quiet -p knr-e2e --test '*' --no-run)
+	$(if $(ARGS),,$(E2E_ALL))
+
+.PHONY: test-helm4
+test-helm4: setup setup-go ## run the tests of the chart with Helm 4, which is built for it the first time (minutes); needs root
+	$(LAB) build helm4
+	@LAB_HELM=4 $(MAKE) test-e2e ARGS='--test chart'
+
+# Files of tests that mostly wait, two at a time: each makes clusters of its own names. What one says comes whole when
+# it ends. Failed ones are named, and hold up no other. A node takes eight of the inotify instances of which a user may
+# have 128 by default, and two files have up to twelve nodes: where too few are left, it is one at a time.
+TWO_AT_A_TIME = $(MAKE) --jobs=$(if $(call enough_inotify),2,1) --output-sync=target --keep-going
+enough_inotify = $(shell limit="$$(cat /proc/sys/fs/inotify/max_user_instances)"; \
+  used="$$(find /proc/[0-9]*/fd -lname '*inotify*' 2>/dev/null | wc -l)"; [ $$((limit - used)) -lt 120 ] || echo yes)
+LAB_FILES := $(basename $(notdir $(wildcard crates/lab/tests/*.rs)))
+# The large ones first, so that none of them is left alone at the end.
+E2E_FILES := $(notdir $(patsubst %/main.rs,%,$(wildcard e2e/tests/*/main.rs))) $(basename $(notdir $(wildcard e2e/tests/*.rs)))
+# These measure time, and want the machine for themselves.
+ALONE := leaders neighbours
+E2E_ALL = status=0; $(TWO_AT_A_TIME) $(patsubst %,e2e-file-%,$(filter-out $(ALONE),$(E2E_FILES))) || status=$$?; \
+  $(MAKE) --keep-going $(ALONE:%=e2e-file-%) || status=$$?; exit $$status
+E2E := KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready $(CARGO) test -p knr-e2e
+
+.PHONY: $(LAB_FILES:%=lab-file-%) $(E2E_FILES:%=e2e-file-%)
+$(LAB_FILES:%=lab-file-%): lab-file-%:
+	@$(CARGO) test -p lab --test $*
+$(E2E_FILES:%=e2e-file-%): e2e-file-%:
+	@$(E2E) --test $*
 
 .PHONY: build
 build: setup ## build the program for this machine, bin/kube-node-ready (VERSION=1.0.0 to call it so)
@@ -146,24 +173,31 @@ image-amd64 image-arm64: image-%: binary-% setup-image
 	$(call save_$(ENGINE),$*,dist/kube-node-ready-$*.tar)
 	@ls -lh dist/kube-node-ready-$*.tar
 
-# Both programs and both images; that of the other kind of machine is run in an emulator.
+# Both programs and both images; that of the other kind of machine is run in an emulator. The third archive has both
+# images under one name, whatever made them: a registry that is given it hands each machine its own.
 .PHONY: release
-release: image-amd64 image-arm64 setup-qemu ## build programs and images for amd64 and arm64, and run both programs
+release: image-amd64 image-arm64 setup-qemu setup-buildah ## build programs and images for amd64 and arm64, and run both programs
 	dist/amd64/kube-node-ready --version | grep -F 'kube-node-ready $(IMAGE_VERSION)'
 	qemu-aarch64-static dist/arm64/kube-node-ready --version | grep -F 'kube-node-ready $(IMAGE_VERSION)'
 	qemu-aarch64-static dist/arm64/kube-node-ready check --help
+	@rm -rf dist/kube-node-ready.tar target/buildah-both
+	$(call buildah,both) manifest create both
+	for arch in amd64 arm64; do $(call buildah,both) manifest add both docker-archive:dist/kube-node-ready-$$arch.tar; done
+	$(call buildah,both) manifest push --quiet --all both 'oci-archive:dist/kube-node-ready.tar:$(IMAGE)'
+	for arch in amd64 arm64; do $(call buildah,both) manifest inspect both | grep -F "\"$$arch\""; done
+	@rm -rf target/buildah-both
 	@ls -l dist/*/kube-node-ready dist/*.tar
 
 # Hooks are for Helm: applied by hand, the one for uninstalling would open all gates at once.
 .PHONY: manifests
-manifests: setup ## render the chart for people without Helm, into dist/manifests.yaml (VALUES=file, NAMESPACE=kube-system)
+manifests: setup setup-go ## render the chart for people without Helm, into dist/manifests.yaml (VALUES=file, NAMESPACE=kube-system)
 	@mkdir -p dist
 	@$(LAB) helm template kube-node-ready deploy/helm/kube-node-ready --no-hooks --kube-version $(KUBE_VERSION) \
 	  --namespace $(NAMESPACE) $(addprefix --values ,$(VALUES)) > dist/manifests.yaml
 	@echo "dist/manifests.yaml: $$(grep -c '^kind:' dist/manifests.yaml) objects"
 
 .PHONY: lab-up
-lab-up: setup ## make a cluster (NODES=2, NAME=default)
+lab-up: setup setup-go ## make a cluster (NODES=2, NAME=default)
 	@$(LAB) up --nodes $(NODES) --name $(NAME)
 
 .PHONY: lab-down
@@ -187,14 +221,14 @@ bench-rules: setup ## measure what a decision costs in clusters of 100, 10,000 a
 	$(CARGO) run --quiet --release -p knr-sim --example bench
 
 .PHONY: bench-product
-bench-product: binary ## measure the product on the lab, next to a bare writer (ARGS='--part kwok'); needs root
+bench-product: binary setup-go ## measure the product on the lab, next to a bare writer (ARGS='--part kwok'); needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make bench-product needs root: nodes are made of Linux namespaces"; exit 1; }
 	$(LAB) build
 	KUBE_NODE_READY_BINARY=$(CURDIR)/dist/kube-node-ready \
 	  $(CARGO) run --quiet --release -p knr-e2e --example bench -- $(ARGS)
 
 .PHONY: bench-lab
-bench-lab: setup ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools
+bench-lab: setup setup-go ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools
 	$(CARGO) build --quiet -p lab
 	$(CARGO) run --quiet -p lab --example bench -- $(if $(COLD),--cold)
 
@@ -214,7 +248,14 @@ setup:
 	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 \
 	  || rustup toolchain install "$$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" \
 	       --profile minimal --component rustfmt --component clippy
-	@command -v go >/dev/null || { echo "Go 1.26 or newer is needed: the lab builds Kubernetes from source"; exit 1; }
+
+# In the folder of a tool, because a Go that is older but new enough to fetch its successor does so there.
+GO_NEEDED = $(shell sed -n 's/^go //p' crates/lab/tools/*/go.mod | sort -V | tail -n 1)
+.PHONY: setup-go
+setup-go:
+	@found="$$(cd crates/lab/tools/helm && go env GOVERSION 2>/dev/null || true)"; \
+	  [ -n "$$found" ] && printf 'go%s\n%s\n' '$(GO_NEEDED)' "$$found" | sort -VC || { \
+	    echo "Go $(GO_NEEDED) or newer is needed: Kubernetes and Helm are built from source here. Found: $${found:-no go on PATH}"; exit 1; }
 
 .PHONY: setup-musl setup-musl-amd64 setup-musl-arm64
 setup-musl: setup-musl-$(ARCH)
@@ -249,6 +290,10 @@ ENGINE = $(shell if docker info; then echo docker >&3; elif podman info; then ec
 .PHONY: setup-image
 setup-image:
 	@[ -n "$(ENGINE)" ] || $(call install,buildah)
+
+.PHONY: setup-buildah
+setup-buildah:
+	@command -v buildah >/dev/null || $(call install,buildah)
 
 # An architecture, and the archive to write.
 image_arguments = --platform linux/$(1) --build-arg TARGETARCH=$(1) --build-arg VERSION='$(IMAGE_VERSION)' \

@@ -57,7 +57,7 @@ enum Verb {
     Node(NodeVerb),
     /// Build programs into the cache without starting anything
     Build {
-        /// Which; without any, all of them, and as root the machine's missing packages are installed too
+        /// Which; without any, all but Helm 4, and as root the machine's missing packages are installed too
         tools: Vec<Tool>,
     },
 }
@@ -120,11 +120,12 @@ pub(crate) fn run(Cli { name: given, command }: Cli) -> Result<ExitCode> {
         Verb::Kubeconfig => println!("{}", lab()?.kubeconfig().display()),
         Verb::Kubectl(Passed { arguments }) => become_(lab()?.client(Tool::Kubectl).args(arguments))?,
         Verb::Helm(Passed { arguments }) => {
-            lab::build(&home, &[Tool::Helm])?;
+            let helm = Tool::helm()?;
+            lab::build(&home, &[helm])?;
             // Charts can be rendered without a cluster.
-            let helm = Lab::find(&home, &name)?
-                .map_or_else(|| Command::new(Tool::Helm.path(&home)), |lab| lab.client(Tool::Helm));
-            become_({ helm }.args(arguments))?;
+            let command = Lab::find(&home, &name)?
+                .map_or_else(|| Command::new(helm.path(&home)), |lab| lab.client(helm));
+            become_({ command }.args(arguments))?;
         }
         Verb::Kwok => {
             lab()?.start_kwok()?;

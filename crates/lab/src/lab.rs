@@ -175,8 +175,9 @@ impl Lab {
 
     /// Runs Helm, which is built on first use, and gives what it printed.
     pub fn helm<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
-        tools::ensure(&self.home, &[Tool::Helm])?;
-        process::run(self.client(Tool::Helm).args(arguments))
+        let helm = Tool::helm()?;
+        tools::ensure(&self.home, &[helm])?;
+        process::run(self.client(helm).args(arguments))
     }
 
     /// A client program that talks to this lab; its arguments are still missing.

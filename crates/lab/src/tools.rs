@@ -31,6 +31,7 @@ pub enum Tool {
     /// The lab's own helper: pause container, pid 1 of a node, and network probe for tests.
     Probe,
     Helm,
+    Helm4,
     Kwok,
 }
 
@@ -123,6 +124,12 @@ const MODULES: &[Module] = &[
         programs: &[(Tool::Helm, "helm.sh/helm/v3/cmd/helm", "helm")],
     },
     Module {
+        name: "helm4",
+        pin: Some("helm.sh/helm/v4"),
+        files: files!("helm4": "go.mod", "go.sum"),
+        programs: &[(Tool::Helm4, "helm.sh/helm/v4/cmd/helm", "helm")],
+    },
+    Module {
         name: "kwok",
         pin: Some("sigs.k8s.io/kwok"),
         files: files!("kwok": "go.mod", "go.sum"),
@@ -140,9 +147,13 @@ impl Tool {
     /// Whether it runs as long as the cluster, or its node, does.
     fn is_daemon(self) -> bool {
         match self {
-            Self::Kubectl | Self::ContainerdShim | Self::Ctr | Self::Coredns | Self::Probe | Self::Helm => {
-                false
-            }
+            Self::Kubectl
+            | Self::ContainerdShim
+            | Self::Ctr
+            | Self::Coredns
+            | Self::Probe
+            | Self::Helm
+            | Self::Helm4 => false,
             Self::Etcd
             | Self::KubeApiserver
             | Self::KubeControllerManager
@@ -157,6 +168,25 @@ impl Tool {
     /// All of them.
     pub fn daemons() -> impl Iterator<Item = Self> {
         <Self as clap::ValueEnum>::value_variants().iter().copied().filter(|tool| tool.is_daemon())
+    }
+
+    /// What is built when nobody names anything. Helm 4 is left out: it takes minutes, and few want both.
+    pub(crate) fn usual() -> Vec<Self> {
+        let all = <Self as clap::ValueEnum>::value_variants().iter().copied();
+        all.filter(|tool| *tool != Self::Helm4).collect()
+    }
+
+    /// The Helm that labs are served with: Helm 3, or Helm 4 where `LAB_HELM` is 4.
+    pub fn helm() -> Result<Self> {
+        Self::helm_of(&std::env::var("LAB_HELM").unwrap_or_default())
+    }
+
+    fn helm_of(version: &str) -> Result<Self> {
+        match version {
+            "" | "3" => Ok(Self::Helm),
+            "4" => Ok(Self::Helm4),
+            other => bail!("LAB_HELM is {other:?}; it can be 3 or 4"),
+        }
     }
 
     /// Name of the folder, below [`Home::tools`], that its program is in. It changes with any pin.
@@ -300,6 +330,15 @@ mod tests {
         for module in MODULES {
             assert_eq!(module.version() == "v0", module.pin.is_none(), "{}", module.name);
         }
+    }
+
+    #[test]
+    fn helm_3_is_usual_and_helm_4_for_who_asks() {
+        assert_eq!([Tool::helm_of("").unwrap(), Tool::helm_of("3").unwrap()], [Tool::Helm; 2]);
+        assert_eq!(Tool::helm_of("4").unwrap(), Tool::Helm4);
+        assert!(Tool::helm_of("v4").is_err());
+        assert!(Tool::Helm4.folder().starts_with("helm4-v4."), "{}", Tool::Helm4.folder());
+        assert!(Tool::usual().contains(&Tool::Helm) && !Tool::usual().contains(&Tool::Helm4));
     }
 
     #[test]

@@ -91,7 +91,8 @@ fn a_lab_that_was_made_anew_is_not_ended_by_an_old_handle() {
     assert!(new.is_well());
 }
 
-/// Runs this test again in fresh namespaces, where everything that comes and goes is the lab's doing.
+/// Runs this test again in fresh namespaces, where everything that comes and goes is the lab's doing. The shell stays as
+/// their first process, which has to reap orphans: a machine of the lab ends only when all of its dead are buried.
 fn on_a_machine_of_its_own(test: &str, body: impl FnOnce()) {
     const INSIDE: &str = "LAB_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
@@ -99,7 +100,7 @@ fn on_a_machine_of_its_own(test: &str, body: impl FnOnce()) {
     }
     let status = Command::new("unshare")
         .args(["--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"])
-        .args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"])
+        .args(["sh", "-c", "ip link set lo up || exit; \"$@\"; exit $?", "sh"])
         .arg(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
         .env(INSIDE, "1")

@@ -74,8 +74,9 @@ fn whatever_is_asked_for_is_accepted_and_typos_are_not() -> Result<()> {
 
 /// Runs Helm on the chart with these values, as if for the API server that is really there.
 fn helm(cluster: &Cluster, verb: &[&str], values: &[&str]) -> Result<Output> {
-    lab::build(&Home::from_env()?, &[Tool::Helm])?;
-    let mut helm = cluster.client(Tool::Helm);
+    let helm = Tool::helm()?;
+    lab::build(&Home::from_env()?, &[helm])?;
+    let mut helm = cluster.client(helm);
     helm.args(verb).arg(chart()).args(["--namespace", NAMESPACE]);
     if verb[0] == "template" {
         helm.args(["--validate", "--is-upgrade"]);

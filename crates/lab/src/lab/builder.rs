@@ -173,12 +173,12 @@ impl LabBuilder {
     }
 }
 
-/// Builds every program of the lab and, as root, installs what nodes need from the machine's packages.
+/// Builds the usual programs of the lab and, as root, installs what nodes need from the machine's packages.
 pub fn prepare(home: &Home) -> Result<()> {
     if host::is_root() {
         host::ensure_ready_for_nodes()?;
     }
-    tools::ensure(home, <Tool as clap::ValueEnum>::value_variants())
+    tools::ensure(home, &Tool::usual())
 }
 
 /// Builds and installs what nodes need.
