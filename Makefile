@@ -90,6 +90,7 @@ generate: setup ## write what is generated in docs/ and in the chart anew, from 
 	$(CARGO) run --quiet -p knr-core --example generate
 	$(CARGO) run --quiet -p knr-web --example document
 	GENERATE=1 $(CARGO) test --quiet -p knr-k8s --lib chart::the_rights_in_the_chart_are_up_to_date
+	GENERATE=1 $(CARGO) test --quiet -p knr-k8s --test rbac_page
 	GENERATE=1 $(CARGO) test --quiet -p kube-node-ready --bins _up_to_date
 
 .PHONY: test-lab
@@ -112,10 +113,10 @@ test-helm4: setup setup-go ## run the tests of the chart with Helm 4, which is b
 	$(LAB) build helm4
 	@LAB_HELM=4 $(MAKE) test-e2e ARGS='--test chart'
 
-# Files of tests that mostly wait, two at a time: each makes clusters of its own names. What one says comes whole when
-# it ends. Failed ones are named, and hold up no other. A node takes eight of the inotify instances of which a user may
+# Files of tests that mostly wait, two at a time, and of each one test at a time: each makes clusters of its own names.
+# What one says comes whole when it ends. Failed ones are named, and hold up no other. A node takes eight of the inotify instances of which a user may
 # have 128 by default, and two files have up to twelve nodes: where too few are left, it is one at a time.
-TWO_AT_A_TIME = $(MAKE) --jobs=$(if $(call enough_inotify),2,1) --output-sync=target --keep-going
+TWO_AT_A_TIME = RUST_TEST_THREADS=1 $(MAKE) --jobs=$(if $(call enough_inotify),2,1) --output-sync=target --keep-going
 enough_inotify = $(shell limit="$$(cat /proc/sys/fs/inotify/max_user_instances)"; \
   used="$$(find /proc/[0-9]*/fd -lname '*inotify*' 2>/dev/null | wc -l)"; [ $$((limit - used)) -lt 120 ] || echo yes)
 LAB_FILES := $(basename $(notdir $(wildcard crates/lab/tests/*.rs)))
