@@ -112,9 +112,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a node is closed again although nobody asked for it",
         file: "crates/core/src/decide/verification.rs",
-        right: "            _ if subject.is_labelled() => Standing::Verified,\n",
-        wrong: "            _ if subject.is_labelled() && subject.view.taints.len() > 2 => Standing::ToBeClosed,\n            \
-                _ if subject.is_labelled() => Standing::Verified,\n",
+        right: "            _ => Standing::Verified,\n",
+        wrong: "            _ if subject.view.taints.len() > 2 => Standing::ToBeClosed,\n            _ => Standing::Verified,\n",
     },
     Mistake {
         name: "all of no init pods are ready",
