@@ -43,9 +43,9 @@ pub enum ApiAccess {
 }
 
 impl ApiAccess {
-    /// For a worker: the service account of the pod, or what kubectl would use. There must be one of them.
-    pub async fn for_worker() -> Self {
-        match Self::for_person(None).await {
+    /// For a worker: a given kubeconfig, the service account of the pod, or what kubectl would use. There must be one of them.
+    pub async fn for_worker(kubeconfig: Option<&Path>) -> Self {
+        match Self::for_person(kubeconfig).await {
             Self::Missing(why) => Self::Broken(why),
             found => found,
         }

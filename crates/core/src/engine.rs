@@ -207,7 +207,8 @@ impl Engine {
             | Fact::InitPod(_)
             | Fact::InitPodGone(..)
             | Fact::Occupancy(..)
-            | Fact::Unsound(_) => {}
+            | Fact::Unsound(_)
+            | Fact::Sound(_) => {}
         }
         self.world.learn(fact, now);
         for name in self.world.take_touched() {

@@ -47,6 +47,8 @@ pub enum Fact {
     Reread(Box<Reread>),
     /// On a verified node the checks failed so often in a row that it has to prove itself again.
     Unsound(NodeRef),
+    /// They passed again before that came to anything.
+    Sound(NodeRef),
 }
 
 /// Where a fact comes from.
@@ -309,7 +311,8 @@ impl World {
             }
             Fact::Occupancy(node, occupancy) => self.occupancy(&node, occupancy, now),
             Fact::Reread(reread) => self.reread(*reread, now),
-            Fact::Unsound(node) => self.unsound(&node),
+            Fact::Unsound(node) => self.found(&node, true),
+            Fact::Sound(node) => self.found(&node, false),
         }
     }
 
@@ -332,11 +335,12 @@ impl World {
         }
     }
 
-    fn unsound(&mut self, node: &NodeRef) {
+    fn found(&mut self, node: &NodeRef, unsound: bool) {
         if let Some(entry) = self.entries.get_mut(&node.name)
             && entry.view.as_ref().is_some_and(|view| view.id == *node)
+            && entry.unsound != unsound
         {
-            entry.unsound = true;
+            entry.unsound = unsound;
             self.touched.insert(node.name.clone());
         }
     }

@@ -84,6 +84,18 @@ fn a_dry_run_without_a_kubeconfig_skips_only_what_needs_the_api_server() {
 }
 
 #[test]
+fn a_command_for_workers_is_refused() {
+    let config = std::env::temp_dir().join(format!("daemonset-command-{}.json", std::process::id()));
+    std::fs::write(&config, r#"{"worker": {"command": ["/own"]}}"#).unwrap();
+    let output = start(&["daemonset", "--node", "n1", "--config", config.to_str().unwrap()], &[]);
+    let output = output.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("worker.command") && said.contains("worker.initContainers"), "{said}");
+    let _ = std::fs::remove_file(config);
+}
+
+#[test]
 fn without_a_node_it_says_what_is_missing() {
     let output = start(&["daemonset"], &[]).wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

@@ -79,16 +79,13 @@ impl<'a> Subject<'a> {
                 state.next_try.into_iter().fold(told, |told, at| told.then("next try", at))
             }
             StatePhase::Failed => {
-                let (attempt, of) = (state.attempt, settings.max_retries);
+                let attempt = self.attempt_of(state.attempt);
                 let why = match state.inconclusive {
-                    0 if attempt > of => format!("attempt {attempt} failed: {reason}"),
-                    0 => format!("attempt {attempt} of {of} failed: {reason}"),
+                    0 => format!("{attempt} failed: {reason}"),
                     runs if runs >= settings.max_inconclusive_runs => {
                         format!("no verdict in {runs} runs: {reason}")
                     }
-                    runs => {
-                        format!("attempt {attempt} of {of} failed, then run {runs} gave no verdict: {reason}")
-                    }
+                    runs => format!("{attempt} failed, then run {runs} gave no verdict: {reason}"),
                 };
                 let goes_on = !self.is_exhausted(state) && (self.is_tainted() || state.next_try.is_some());
                 match state.next_try.filter(|_| goes_on) {
@@ -97,6 +94,14 @@ impl<'a> Subject<'a> {
                     None => Explanation::new(Phase::Failed, door, format!("{why}; {}", self.remedy())),
                 }
             }
+        }
+    }
+
+    /// An attempt in words. Who never gives up goes beyond the number that was set.
+    pub(super) fn attempt_of(&self, attempt: u32) -> String {
+        match self.cx.config.reconciliation.max_retries {
+            of if attempt > of => format!("attempt {attempt}"),
+            of => format!("attempt {attempt} of {of}"),
         }
     }
 

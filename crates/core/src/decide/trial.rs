@@ -193,8 +193,8 @@ impl<'a> Trial<'a> {
         match progress(subject, worker) {
             Progress::Over(Verdict::Pass) => self.open(worker),
             Progress::Waiting { phase, why, until } => {
-                let (attempt, of) = (worker.view.stamp.attempt, subject.cx.config.reconciliation.max_retries);
-                let mut decision = self.waiting(&format!("attempt {attempt} of {of}: {why}")).wakes(until);
+                let attempt = subject.attempt_of(worker.view.stamp.attempt);
+                let mut decision = self.waiting(&format!("{attempt}: {why}")).wakes(until);
                 decision.explanation.phase = phase;
                 decision
             }
@@ -313,9 +313,10 @@ impl<'a> Trial<'a> {
     /// Why a node that fails stays open.
     fn stays_open(self) -> Option<String> {
         let Probation { why, if_it_fails } = self.probation?;
+        let is_unsafe = scope::closing_is_unsafe(self.subject, self.subject.taints().iter());
         match if_it_fails {
-            IfItFails::Close => scope::closing_is_unsafe(self.subject, self.subject.taints().iter()),
-            IfItFails::StayOpen => Some(why.to_owned()),
+            IfItFails::Close => is_unsafe,
+            IfItFails::StayOpen => is_unsafe.or_else(|| Some(why.to_owned())),
         }
     }
 

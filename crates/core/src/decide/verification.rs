@@ -50,7 +50,7 @@ fn standing(subject: &Subject<'_>) -> Standing {
         },
         (false, Some(StatePhase::Failed | StatePhase::Unverified)) => match subject.cx.seat {
             Seat::Controller => Standing::Untouched("the taint was taken off by somebody else"),
-            Seat::Node => never_closed("the taint was taken off by somebody else"),
+            Seat::Node => never_closed("it carries no gate taint"),
         },
         (false, None) => match (subject.cx.seat, subject.is_labelled()) {
             (Seat::Controller, true) => Standing::Untouched("it was verified before we came"),

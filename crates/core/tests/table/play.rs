@@ -116,6 +116,7 @@ impl Stage {
             facts.push(self.cluster.reread(&node));
         }
         facts.extend(step.unsound.iter().map(|name| Fact::Unsound(build::node_ref(&self.cluster, name))));
+        facts.extend(step.sound.iter().map(|name| Fact::Sound(build::node_ref(&self.cluster, name))));
         if step.relist {
             facts.extend(self.cluster.lists());
         }

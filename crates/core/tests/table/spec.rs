@@ -59,6 +59,9 @@ pub(crate) struct Scene {
     /// Verified nodes on which the checks failed again and again.
     #[serde(default)]
     pub(super) unsound: Vec<String>,
+    /// Of these, the ones on which they pass again.
+    #[serde(default)]
+    pub(super) sound: Vec<String>,
     /// Nodes that are read afresh, with their workers.
     #[serde(default)]
     pub(super) read: Vec<String>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use knr_core::config::{Level, LogFormat};
+use knr_core::config::{Config, Level, LogFormat};
 use knr_core::names;
 
 use super::controller::own_namespace;
@@ -101,6 +101,7 @@ impl From<Format> for LogFormat {
 /// Looks after the node we are on.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Loaded { config, format, .. } = Overrides::from_environment().load(args.config.as_deref())?;
+    refuse_commands(&config)?;
     let level = args.log_level.map_or(config.logging.level, Level::from);
     telemetry::init(level, args.log_format.map(LogFormat::from).or(format), Output::Stdout)?;
     let stop = shutdown::on_signal()?;
@@ -136,13 +137,21 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     if !is_dry_run {
         return daemonset::run(settings, stop).await;
     }
-    let code = tokio::select! {
-        code = daemonset::dry_run(settings) => code?,
-        () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
-    };
     if !args.dry_run {
-        // It is a pod that the configuration has told to look on: it would only be started again.
-        stop.cancelled().await;
+        return daemonset::look_on(settings, stop).await;
     }
-    Ok(code)
+    tokio::select! {
+        code = daemonset::dry_run(settings) => code,
+        () = stop.cancelled() => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A gate that is opened by less than was asked for is none.
+fn refuse_commands(config: &Config) -> Result<()> {
+    if config.worker.command.is_empty() {
+        return Ok(());
+    }
+    let why = "worker.command is set, but a pod of the DaemonSet runs the built-in checks alone; put your own into \
+               worker.initContainers, or take the controller";
+    Err(BadInput(why.to_owned()).into())
 }

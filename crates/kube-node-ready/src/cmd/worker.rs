@@ -82,7 +82,7 @@ pub(super) fn read(config: Option<&Path>, overrides: &Overrides) -> Result<Prepa
 
 async fn carry_out(plan: &CheckPlan, node: Option<&str>) -> Result<(Report, u8)> {
     let stop = shutdown::on_signal()?;
-    let checks = async { knr_checks::run(plan, node, ApiAccess::for_worker().await).await };
+    let checks = async { knr_checks::run(plan, node, ApiAccess::for_worker(None).await).await };
     tokio::select! {
         report = checks => {
             let failed = report.failures();

@@ -1,6 +1,7 @@
 //! What would be done to the node, without doing it.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -13,11 +14,33 @@ use knr_core::report::Report;
 use knr_core::view::NodeView;
 use knr_core::world::Fact;
 use knr_k8s::api::{Api, Namespaces};
+use knr_web::{Health, NodeMetrics};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::runs::Runs;
 use super::{Settings, for_one_node, pools};
 use crate::exit;
+use crate::serve::serve;
+
+/// The same in a pod: it is told by the configuration to look on, and stays so that it is not started again.
+pub(crate) async fn look_on(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
+    let (health, over) = (Health::new(), CancellationToken::new());
+    let plan = settings.config.worker.check_plan();
+    let metrics = Arc::new(NodeMetrics::new(&settings.node, &knr_checks::names(&plan)));
+    let servers = serve(&settings.config, metrics, &health, &over).await?;
+    health.ready();
+    tokio::select! {
+        code = dry_run(settings) => drop(code?),
+        () = stop.cancelled() => {}
+    }
+    stop.cancelled().await;
+    over.cancel();
+    for server in servers {
+        let _ = server.await;
+    }
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Runs all checks once and says what would follow. Without a way to the API server only those are skipped that need it.
 pub(crate) async fn dry_run(settings: Settings) -> Result<ExitCode> {
@@ -68,6 +91,9 @@ async fn look(api: &Api, config: &Config, node: &str) -> Option<(NodeView, Optio
 /// Says what the rules make of the node and of the report.
 fn tell(view: NodeView, pools: Option<Fact>, config: Config, report: Report) {
     let now = Timestamp::now();
+    // What would be done is what would be ordered.
+    let mut config = config;
+    config.reconciliation.dry_run = false;
     let (mut engine, name, version) = (Engine::on_its_node(config), view.id.name.clone(), view.version);
     let known = [Fact::Nodes(vec![view], version), Fact::Workers(Vec::new(), Version::default())];
     for fact in pools.into_iter().chain(known) {

@@ -30,7 +30,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The loop must turn this often.
 const STANDS_STILL: Duration = Duration::from_mins(1);
 /// What follows from the last result may take this long after we were told to stop.
-const LAST_WRITES: Duration = Duration::from_secs(10);
+const LAST_WRITES: Duration = Duration::from_secs(8);
 
 /// What the loop is made of.
 pub(super) struct Parts {
@@ -77,6 +77,8 @@ enum Event {
     Ran(u64, Report),
     /// The checks were run on a verified node.
     Monitored(Report),
+    /// They failed too often in a row, and whether the API server can still be reached from here.
+    Confirmed(Report, Result<Option<NodeView>, Failed>),
 }
 
 impl Keeper {
@@ -104,7 +106,10 @@ impl Keeper {
 
     /// Turns until it is told to stop, then writes what follows from what is known.
     pub(super) async fn run(mut self, view: NodeView, stop: CancellationToken) {
-        self.look_for_pools(&view);
+        // Nothing is decided about a node of Karpenter before its pool is known.
+        if let Some(fact) = pools(&self.api, &view, self.deadline()).await {
+            self.engine.learn(fact, self.clock.now());
+        }
         let (now, version) = (self.clock.now(), view.version);
         self.engine.learn(Fact::Nodes(vec![view], version), now);
         self.engine.learn(Fact::Workers(Vec::new(), Version::default()), now);
@@ -129,6 +134,7 @@ impl Keeper {
         for (node, told) in &plan.news {
             journal::node(node, told.as_ref());
         }
+        let is_settled_here = plan.orders.iter().any(|order| is_ours_to_carry_out(&order.action));
         for order in plan.orders {
             self.carry_out(order);
         }
@@ -147,6 +153,9 @@ impl Keeper {
                 tokio::spawn(async move { happened.send(Event::Monitored(checks.run().await)) });
             }
             next = monitor.wake().map_or(next, |at| at.min(next));
+        }
+        if is_settled_here {
+            return now;
         }
         plan.wake.map_or(next, |at| self.clock.instant(at).min(next))
     }
@@ -177,19 +186,48 @@ impl Keeper {
                 }
             }
             Event::Monitored(report) => self.monitored(report, now),
+            Event::Confirmed(report, Ok(Some(view))) => {
+                self.evidence = Some(report);
+                self.engine.learn(Fact::Node(view.clone(), Source::Answer), now);
+                self.engine.learn(Fact::Unsound(view.id), now);
+            }
+            Event::Confirmed(_, Ok(None)) => {}
+            Event::Confirmed(_, Err(error)) => {
+                tracing::warn!(%error, "the API server is out of reach, so the node is not closed; the next failure tells");
+                if let Some(monitor) = &mut self.monitor {
+                    monitor.not_yet();
+                }
+            }
         }
     }
 
+    /// A node is closed by what the checks say now. If the API server cannot be reached, the write would come when it can
+    /// be, and perhaps all is well again by then, here and on every other node.
     fn monitored(&mut self, report: Report, now: Timestamp) {
         self.metrics.ran(&report, Timestamp::now());
         let is_verified = self.is_verified();
         let Some(monitor) = &mut self.monitor else { return };
-        if let Judgement::Unsound(report) = monitor.ran(report, is_verified) {
-            self.evidence = Some(report);
-            if let Some((node, _)) = self.known() {
-                self.engine.learn(Fact::Unsound(node), now);
+        match monitor.ran(report, is_verified) {
+            Judgement::Warning => {}
+            Judgement::Sound => {
+                if let Some((node, _)) = self.known() {
+                    self.engine.learn(Fact::Sound(node), now);
+                }
+            }
+            Judgement::Unsound(report) => {
+                let (api, happened, node) =
+                    (self.api.clone(), self.happened.clone(), self.checks.node.clone());
+                let deadline = self.deadline();
+                tokio::spawn(async move {
+                    let seen = api.own_node(&node, deadline).await;
+                    let _ = happened.send(Event::Confirmed(report, seen));
+                });
             }
         }
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.config.kubernetes.request_timeout()
     }
 
     /// Our node, as it was last seen.
@@ -256,7 +294,7 @@ impl Keeper {
     /// Looks at our node, because of a question.
     fn look(&self, question: Question) {
         let (api, happened, node) = (self.api.clone(), self.happened.clone(), self.checks.node.clone());
-        let deadline = Instant::now() + self.config.kubernetes.request_timeout();
+        let deadline = self.deadline();
         tokio::spawn(async move {
             let _ = happened.send(Event::Seen(question, api.own_node(&node, deadline).await));
         });
@@ -264,7 +302,7 @@ impl Keeper {
 
     fn look_for_pools(&self, view: &NodeView) {
         let (api, happened, view) = (self.api.clone(), self.happened.clone(), view.clone());
-        let deadline = Instant::now() + self.config.kubernetes.request_timeout();
+        let deadline = self.deadline();
         tokio::spawn(async move {
             if let Some(fact) = pools(&api, &view, deadline).await {
                 let _ = happened.send(Event::Pools(fact));
@@ -299,6 +337,9 @@ impl Keeper {
     async fn finish(mut self) {
         self.health.not_ready("stopping");
         let deadline = Instant::now() + LAST_WRITES;
+        while let Ok(event) = self.events.try_recv() {
+            self.take(event);
+        }
         loop {
             let orders = self.engine.decide(self.clock.now()).orders;
             let is_done = orders.is_empty() && self.writing == 0;
@@ -325,4 +366,9 @@ impl Keeper {
         }
         self.runs.end_current();
     }
+}
+
+/// A run of the checks is begun and ended in this process, so what became of it is known at once.
+fn is_ours_to_carry_out(action: &Action) -> bool {
+    matches!(action, Action::StartWorker { .. } | Action::RemoveWorker { .. })
 }

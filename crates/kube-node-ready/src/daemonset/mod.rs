@@ -33,9 +33,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit;
 use crate::serve::serve;
-pub(crate) use dry_run::dry_run;
+pub(crate) use dry_run::{dry_run, look_on};
 use keeper::Keeper;
 pub(crate) use monitor::Monitoring;
+
+/// Seconds between two looks at the node: a thousand nodes then ask seventeen times a second.
+const SELDOM_ENOUGH: u32 = 60;
+/// So often in a row it has to be said that we may not read our node. An API server that has just been started may say so, too.
+const REFUSALS: u32 = 3;
 
 /// What a pod is started with.
 pub(crate) struct Settings {
@@ -64,8 +69,8 @@ pub(crate) fn for_one_node(mut config: Config, monitoring: Option<Monitoring>) -
     if let Some(Monitoring { interval, .. }) = monitoring {
         let seconds = u32::try_from(interval.as_secs()).unwrap_or(u32::MAX).max(1);
         let pace = &mut config.reconciliation;
-        // Nobody has to know sooner what became of the node than that it is checked.
-        pace.interval_seconds = pace.interval_seconds.max(seconds);
+        // There is a pod on every node, and each looks at its node this often.
+        pace.interval_seconds = pace.interval_seconds.max(seconds.min(SELDOM_ENOUGH));
         // A node that recovers is found open again as soon as it would have been found broken.
         pace.max_retry_delay_seconds = pace.max_retry_delay_seconds.min(seconds);
     }
@@ -115,11 +120,7 @@ struct Checks {
 impl Checks {
     /// Runs them once.
     async fn run(self) -> Report {
-        let api = match ApiAccess::for_person(self.kubeconfig.as_deref()).await {
-            // A pod has an account; if it has none, the node cannot be opened.
-            ApiAccess::Missing(why) => ApiAccess::Broken(why),
-            found => found,
-        };
+        let api = ApiAccess::for_worker(self.kubeconfig.as_deref()).await;
         knr_checks::run(&self.plan, Some(&self.node), api).await
     }
 }
@@ -141,7 +142,7 @@ async fn first_sight(
     stop: &CancellationToken,
 ) -> Sight {
     let look = async {
-        let mut attempt = 0_u32;
+        let (mut attempt, mut refusals) = (0_u32, 0);
         loop {
             attempt = attempt.saturating_add(1);
             match api.own_node(&checks.node, Instant::now() + config.kubernetes.request_timeout()).await {
@@ -149,7 +150,10 @@ async fn first_sight(
                 Ok(None) => tracing::warn!(node = checks.node, "there is no such node yet"),
                 Err(error @ Failed::Status(_)) if matches!(error.code(), Some(401 | 403)) => {
                     tracing::error!(%error, permission = "get nodes in the whole cluster", "a permission is missing");
-                    return Sight::Forbidden;
+                    refusals += 1;
+                    if refusals == REFUSALS {
+                        return Sight::Forbidden;
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the node cannot be read; the checks tell what is wrong");
@@ -201,6 +205,6 @@ mod tests {
         assert_eq!(pace(None), (30, 300));
         assert_eq!(pace(every(60)), (60, 60));
         assert_eq!(pace(every(10)), (30, 10));
-        assert_eq!(pace(every(3600)), (3600, 300));
+        assert_eq!(pace(every(3600)), (60, 300));
     }
 }

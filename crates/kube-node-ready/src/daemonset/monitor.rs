@@ -79,8 +79,12 @@ impl Monitor {
             return Judgement::Warning;
         }
         tracing::error!(failed, of, why, "the checks failed too often in a row on a verified node");
-        self.failed = 0;
         Judgement::Unsound(report)
+    }
+
+    /// The last failure could not be acted upon; the next one can.
+    pub(super) fn not_yet(&mut self) {
+        self.failed = self.settings.failures.saturating_sub(1);
     }
 }
 
@@ -128,7 +132,22 @@ mod tests {
             assert_eq!(run(&mut monitor, passes), expected);
         }
         assert_eq!(run(&mut monitor, false), Judgement::Unsound(report(false)));
-        assert_eq!(run(&mut monitor, false), Judgement::Warning, "it is counted anew");
+        monitor.node_is_verified(false, Instant::now());
+        assert_eq!(run(&mut monitor, false), Judgement::Warning, "once it is closed it is counted anew");
+    }
+
+    #[test]
+    fn a_judgement_that_could_not_be_acted_upon_is_repeated_at_the_next_failure() {
+        let mut monitor = monitor();
+        for _ in 0..2 {
+            assert_eq!(run(&mut monitor, false), Judgement::Warning);
+        }
+        for _ in 0..2 {
+            assert_eq!(run(&mut monitor, false), Judgement::Unsound(report(false)));
+            monitor.not_yet();
+        }
+        assert_eq!(run(&mut monitor, true), Judgement::Sound);
+        assert_eq!(run(&mut monitor, false), Judgement::Warning);
     }
 
     #[test]

@@ -42,6 +42,8 @@ that the templates look at are put in; all of them go before the file anyway, as
 {{- /* A DaemonSet has no workers, but for the one that `helm test` makes next to it. */}}
 {{- if eq .Values.deploymentMode "daemonset" }}{{ $_ := set $config.worker "namespace" .Release.Namespace }}{{ end }}
 {{- with .Values.config.taintKey }}{{ $_ := set (first $config.nodeManagement.taints) "key" . }}{{ end }}
+{{- with .Values.config.taintEffect }}{{ $_ := set (first $config.nodeManagement.taints) "effect" . }}{{ end }}
+{{- with .Values.config.verifiedLabelValue }}{{ $_ := set $config.nodeManagement.verifiedLabel "value" . }}{{ end }}
 {{- with .Values.config.verifiedLabel }}{{ $_ := set $config.nodeManagement.verifiedLabel "key" . }}{{ end }}
 {{- if kindIs "bool" .Values.config.enableMetrics }}{{ $_ := set $config.metrics "enabled" .Values.config.enableMetrics }}{{ end }}
 {{- with .Values.config.metricsPort }}
