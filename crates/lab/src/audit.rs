@@ -54,6 +54,8 @@ struct Line {
 
 #[derive(Deserialize)]
 struct User {
+    /// Whoever was not let in has none.
+    #[serde(default)]
     username: String,
 }
 
@@ -113,11 +115,18 @@ mod tests {
                 r#"{{"stage":"{stage}","verb":"patch","user":{{"username":"u"}},"userAgent":"me/1","responseStatus":{{"code":200}},"objectRef":{{"resource":"nodes","subresource":"status","name":"n1"}},"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z"}}"#
             )
         };
-        let text = format!("{}\n{}\n{}", line("ResponseStarted"), line("ResponseComplete"), &line("x")[..40]);
+        let unknown = line("ResponseComplete").replace(r#""username":"u""#, "");
+        let text = format!(
+            "{}\n{}\n{unknown}\n{}",
+            line("ResponseStarted"),
+            line("ResponseComplete"),
+            &line("x")[..40]
+        );
         std::fs::write(&path, text).unwrap();
         let events = read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(events.len(), 1);
+        let users: Vec<&str> = events.iter().map(|event| event.user.as_str()).collect();
+        assert_eq!(users, ["u", ""], "who was not let in is nobody");
         assert_eq!((events[0].resource.as_str(), events[0].name.as_str()), ("nodes/status", "n1"));
         assert_eq!(events[0].agent, "me/1");
         assert!(events[0].is_write());
