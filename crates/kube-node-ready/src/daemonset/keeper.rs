@@ -254,9 +254,9 @@ impl Keeper {
                     self.runs.carried_out_by(task.abort_handle());
                 }
             }
-            Action::RemoveWorker { worker, .. } => {
-                let gone = self.runs.remove(worker);
-                self.settle(&order, Outcome::Done(gone));
+            Action::RemoveWorker { node, worker, .. } => {
+                let gone = self.runs.remove(worker, &node.name);
+                self.settle(&order, Outcome::Done(vec![gone]));
             }
             Action::OpenGate { .. }
             | Action::CloseGate { .. }

@@ -2,7 +2,7 @@
 
 use knr_checks::fit;
 use knr_core::action::worker_name;
-use knr_core::ids::{Version, WorkerRef};
+use knr_core::ids::{NodeName, Version, WorkerRef};
 use knr_core::report::Report;
 use knr_core::view::{Ending, Stage, Stamp, WorkerView};
 use knr_core::world::{Fact, Source};
@@ -59,14 +59,13 @@ impl Runs {
         Some(Fact::Worker(run.view.clone(), Source::Watch))
     }
 
-    /// A run is no longer wanted.
-    pub(super) fn remove(&mut self, worker: &WorkerRef) -> Vec<Fact> {
-        let version = Version(self.next());
-        let Some(run) = self.current.take_if(|run| run.view.id == *worker) else { return Vec::new() };
-        if let Some(task) = run.task {
+    /// A run of a node is no longer wanted. It may have given way to another one already; then it is gone all the same.
+    pub(super) fn remove(&mut self, worker: &WorkerRef, node: &NodeName) -> Fact {
+        let run = self.current.take_if(|run| run.view.id == *worker);
+        if let Some(task) = run.and_then(|run| run.task) {
             task.abort();
         }
-        vec![Fact::WorkerGone(run.view.id, run.view.stamp.node.name, version, Source::Answer)]
+        Fact::WorkerGone(worker.clone(), node.clone(), Version(self.next()), Source::Answer)
     }
 
     /// The run that is there now, and the version of that.
@@ -120,19 +119,28 @@ mod tests {
         assert!(matches!(&ended.stage, Stage::Ended(Ending::Exited { code: 0, .. })), "{ended:?}");
         assert!(ended.id == began.id && ended.version > began.version);
         assert_eq!(runs.now(), (Some(ended.clone()), ended.version));
-        let gone = runs.remove(&ended.id);
+        let gone = runs.remove(&ended.id, &"n1".into());
         assert!(
-            matches!(&gone[..], [Fact::WorkerGone(id, _, version, _)] if *id == ended.id && *version > ended.version)
+            matches!(&gone, Fact::WorkerGone(id, _, version, _) if *id == ended.id && *version > ended.version)
         );
-        assert_eq!(runs.remove(&ended.id), []);
         assert!(runs.now().0.is_none());
+    }
+
+    #[test]
+    fn a_run_that_gave_way_to_another_is_gone_too() {
+        let mut runs = Runs::default();
+        let (_, first) = runs.begin(stamp(1));
+        let (second, _) = runs.begin(stamp(2));
+        let first = view(first).id;
+        assert!(matches!(runs.remove(&first, &"n1".into()), Fact::WorkerGone(id, ..) if id == first));
+        assert!(runs.ended(second, passed()).is_some(), "and the other one goes on");
     }
 
     #[test]
     fn the_end_of_a_run_that_was_removed_is_of_no_interest() {
         let mut runs = Runs::default();
         let (first, began) = runs.begin(stamp(1));
-        runs.remove(&view(began).id);
+        runs.remove(&view(began).id, &"n1".into());
         assert_eq!(runs.ended(first, passed()), None);
         let (second, _) = runs.begin(stamp(2));
         assert_eq!(runs.ended(first, passed()), None, "nor is it taken for that of the next");
