@@ -5,7 +5,7 @@ mod rendered;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use knr_e2e::{Cluster, LONG_GRACE, NAMESPACE, Node, Release, values};
+use knr_e2e::{Cluster, LONG_GRACE, NAMESPACE, Node, Release, product, values};
 use knr_k8s::calls::Who;
 use lab::{Fault, Tool};
 use serde_json::{Value, json};
@@ -103,12 +103,30 @@ fn opens_what_is_closed(cluster: &Cluster, release: Release<'_>, broken: &Node<'
     cluster.eventually("node broken to fail", || {
         Ok(broken.condition()?.is_some_and(|condition| condition.reason == "DnsTimeout"))
     })?;
+    says_what_would_be_opened(cluster)?;
+    assert!(!broken.is_open()?);
     release.uninstall()?;
     assert_eq!(broken.taints()?, [FOREIGN], "ours is gone, and only ours");
     assert!(!broken.is_verified()?, "nobody has said that it is fit");
     let condition = broken.condition()?.context("no condition")?;
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("Unknown", "Released"));
     nothing_is_left(cluster)
+}
+
+/// For a person who wants to know before.
+fn says_what_would_be_opened(cluster: &Cluster) -> Result<()> {
+    let kubeconfig = cluster.kubeconfig().to_string_lossy().into_owned();
+    let pods = "app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component=controller";
+    let who = ["--kubeconfig", &kubeconfig, "--namespace", NAMESPACE, "--selector", pods];
+    let said = product::run(["release", "--dry-run"].into_iter().chain(who))?;
+    for line in [
+        "this is a dry run, nothing was changed",
+        "would wait until these pods are gone: kube-node-ready-controller-",
+        "would open  broken  without node-ready/unverified",
+    ] {
+        ensure!(said.contains(line), "{said}");
+    }
+    Ok(())
 }
 
 fn keeps_what_is_closed(cluster: &Cluster, broken: &Node<'_>) -> Result<()> {
