@@ -2,7 +2,6 @@
 
 use std::iter::successors;
 
-use futures::StreamExt;
 use futures::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use hyper_util::client::legacy::Error;
@@ -12,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use crate::answer::{lines, whole};
+use crate::answer::{events, whole};
 use crate::calls::{Call, Place, Verb};
 
 /// Events about objects without a namespace are kept in this one.
@@ -188,7 +187,7 @@ impl Api {
         T: DeserializeOwned + Send + 'static,
     {
         let request = self.request(call, target, &Body::<()>::Nothing)?;
-        Ok(in_time(async { lines(self.client.send(request).await?).await }, deadline).await?.boxed())
+        in_time(async { events(self.client.send(request).await?).await }, deadline).await
     }
 
     fn request<B: Serialize>(
@@ -203,7 +202,7 @@ impl Api {
         let mut request = http::Request::builder()
             .method(call.rule().verb.method())
             .uri(path)
-            .header(ACCEPT, "application/json");
+            .header(ACCEPT, call.rule().accepted());
         if let Some(kind) = kind {
             request = request.header(CONTENT_TYPE, kind);
         }

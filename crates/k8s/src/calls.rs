@@ -3,6 +3,8 @@
 
 use knr_core::config::Config;
 
+use crate::protobuf;
+
 /// What is done to a resource, in the words of RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
@@ -132,6 +134,15 @@ impl Rule {
     /// The resource without its part.
     pub(crate) fn plural(&self) -> &'static str {
         self.resource.split('/').next().unwrap_or(self.resource)
+    }
+
+    /// The forms in which its answer can be read, the dearest first. Nodes and pods are large, and come by the thousand.
+    pub(crate) fn accepted(&self) -> &'static str {
+        if matches!((self.group, self.plural()), ("", "nodes" | "pods")) {
+            protobuf::ACCEPTED
+        } else {
+            "application/json"
+        }
     }
 
     /// The part of the resource, such as `status`.
