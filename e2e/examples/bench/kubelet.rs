@@ -25,11 +25,12 @@ const BARE_PODS: &str = "/api/v1/namespaces/bench/pods?timeoutSeconds=3600&label
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 struct Real<'a> {
-    lab: TemporaryLab,
     runtime: &'a Runtime,
     api: Api,
     nodes: Mirror<SeenNode>,
     pods: Mirror<SeenPod>,
+    /// Goes last.
+    lab: TemporaryLab,
 }
 
 /// Measures, and reports what came of it.

@@ -1,0 +1,158 @@
+//! Commands of kubectl and Helm that people are told to type are typed: all of them, on a real cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fs_err as fs;
+use knr_e2e::{Cluster, chart, product, values};
+use lab::{Home, Tool};
+
+/// Where the pages install it.
+const NAMESPACE: &str = "kube-system";
+/// A part of a command, and what it may fail with here: there is nothing for it to find, but it was understood.
+const MAY_FIND_NOTHING: [(&str, &str); 4] = [
+    ("--previous", "previous terminated container"),
+    ("unverified:NoSchedule-", "not found"),
+    ("job/kube-node-ready-release", "not found"),
+    ("get nodepools", "doesn't have a resource type"),
+];
+/// Deletes nothing.
+const KUBECTL: &str = r#"verb="$1"; shift
+case "$verb" in
+  delete) exec "$KUBECTL" delete --dry-run=server "$@" ;;
+  *) exec "$KUBECTL" "$verb" "$@" ;;
+esac"#;
+/// The installation stays as it is.
+const HELM: &str = r#"verb="$1"; shift
+case "$verb" in
+  install) exec "$HELM" template "$@" ;;
+  upgrade|uninstall) exec "$HELM" "$verb" --dry-run "$@" ;;
+  *) exec "$HELM" "$verb" "$@" ;;
+esac"#;
+
+#[test]
+fn commands_in_the_pages_work() -> Result<()> {
+    let cluster = Cluster::start_bare("documented", |lab| lab.nodes(1))?;
+    install(&cluster)?;
+    let node = cluster.join("n2")?;
+    node.wait_until_open()?;
+    let terminal = Terminal::open(&cluster)?;
+    let commands = commands()?;
+    assert!(commands.len() > 40, "there are only {}: {commands:?}", commands.len());
+    let failed: Vec<String> = commands.iter().filter_map(|command| terminal.complaint(command)).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+fn install(cluster: &Cluster) -> Result<()> {
+    let (file, chart) = (cluster.folder().join("values.json"), chart());
+    fs::write(&file, values().to_string())?;
+    let (file, chart) = (file.to_string_lossy(), chart.to_string_lossy());
+    let options = ["--namespace", NAMESPACE, "--values", &file, "--wait", "--timeout", "3m"];
+    cluster.helm(["install", "kube-node-ready", &chart].into_iter().chain(options)).map(drop)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Commands in the blocks of all pages for people who run it.
+fn commands() -> Result<Vec<String>> {
+    let mut pages = vec![
+        root().join("README.md"),
+        root().join("deploy/helm/kube-node-ready/README.md"),
+        root().join("examples/README.md"),
+    ];
+    for entry in fs::read_dir(root().join("docs"))? {
+        pages.push(entry?.path());
+    }
+    pages.sort();
+    let mut commands = Vec::new();
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|extension| extension == "md")) {
+        commands.extend(commands_of(&fs::read_to_string(page)?));
+    }
+    Ok(commands)
+}
+
+fn commands_of(page: &str) -> Vec<String> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let scripts = blocks.filter_map(|block| block.split_once('\n')).filter(|(language, _)| *language == "sh");
+    let lines = scripts.flat_map(|(_, script)| {
+        let joined = script.replace("\\\n", " ");
+        joined.lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    lines.filter(|line| line.starts_with("kubectl ") || line.starts_with("helm ")).collect()
+}
+
+#[test]
+fn commands_are_found_in_a_page() {
+    let page = "# A\n\n```sh\nkubectl get \\\n  nodes\nmake x\n```\n\n`helm no`\n\n```text\nkubectl no\n```\n\n```sh\nhelm list\n```\n";
+    assert_eq!(commands_of(page), ["kubectl get    nodes", "helm list"]);
+}
+
+/// Where commands are typed.
+struct Terminal {
+    path: String,
+    clients: [(&'static str, PathBuf); 2],
+    kubeconfig: PathBuf,
+    pod: String,
+}
+
+impl Terminal {
+    fn open(cluster: &Cluster) -> Result<Self> {
+        let folder = cluster.folder().join("bin");
+        fs::create_dir_all(&folder)?;
+        for (name, script) in [("kubectl", KUBECTL), ("helm", HELM)] {
+            fs::write(folder.join(name), format!("#!/bin/sh\n{script}\n"))?;
+            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(folder.join(name), executable)?;
+        }
+        let home = Home::from_env()?;
+        let pods = "app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component=controller";
+        let pods = cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={pods}"))?;
+        let pod = pods.first().and_then(|pod| pod["metadata"]["name"].as_str()).context("no controller")?;
+        Ok(Self {
+            path: format!("{}:{}", folder.display(), std::env::var("PATH")?),
+            clients: [("KUBECTL", Tool::Kubectl.path(&home)), ("HELM", Tool::helm()?.path(&home))],
+            kubeconfig: cluster.kubeconfig(),
+            pod: pod.to_owned(),
+        })
+    }
+
+    /// What a person would put in for what is only named in the pages.
+    fn filled(&self, command: &str) -> String {
+        let image = format!("{}:{}", product::REPOSITORY, product::TAG);
+        let released = format!("ghcr.io/kube-node-ready/kube-node-ready:{}", env!("CARGO_PKG_VERSION"));
+        [
+            ("<node>", "n2"),
+            (" NAME", " n2"),
+            ("<worker>", &self.pod),
+            ("<pod>", &self.pod),
+            ("<release>", "kube-node-ready"),
+            ("<namespace>", NAMESPACE),
+            ("my-values.yaml", "examples/values-minimal.yaml"),
+            (&released, &image),
+        ]
+        .into_iter()
+        .fold(command.to_owned(), |command, (named, real)| command.replace(named, real))
+    }
+
+    /// What is wrong with a command.
+    fn complaint(&self, command: &str) -> Option<String> {
+        let filled = self.filled(command);
+        self.run(&filled).err().map(|error| format!("$ {filled}\n{error:#}"))
+    }
+
+    fn run(&self, command: &str) -> Result<()> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(root()).env("PATH", &self.path);
+        let ran =
+            shell.envs(self.clients.iter().cloned()).env("KUBECONFIG", &self.kubeconfig).output()?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        let found_nothing =
+            MAY_FIND_NOTHING.iter().any(|(part, why)| command.contains(part) && said.contains(why));
+        ensure!(ran.status.success() || found_nothing, "{}: {said}", ran.status);
+        Ok(())
+    }
+}
