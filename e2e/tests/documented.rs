@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 use knr_e2e::{Cluster, chart, product, values};
 use lab::{Home, Tool};
+use serde_json::json;
 
 /// Where the pages install it.
 const NAMESPACE: &str = "kube-system";
@@ -26,7 +27,7 @@ esac"#;
 /// The installation stays as it is.
 const HELM: &str = r#"verb="$1"; shift
 case "$verb" in
-  install) exec "$HELM" template "$@" ;;
+  install) exec "$HELM" template --kube-version "$KUBE_VERSION" "$@" ;;
   upgrade|uninstall) exec "$HELM" "$verb" --dry-run "$@" ;;
   *) exec "$HELM" "$verb" "$@" ;;
 esac"#;
@@ -47,7 +48,8 @@ fn commands_in_the_pages_work() -> Result<()> {
 
 fn install(cluster: &Cluster) -> Result<()> {
     let (file, chart) = (cluster.folder().join("values.json"), chart());
-    fs::write(&file, values().to_string())?;
+    // All else as it is by default, as in the pages.
+    fs::write(&file, json!({ "image": values()["image"] }).to_string())?;
     let (file, chart) = (file.to_string_lossy(), chart.to_string_lossy());
     let options = ["--namespace", NAMESPACE, "--values", &file, "--wait", "--timeout", "3m"];
     cluster.helm(["install", "kube-node-ready", &chart].into_iter().chain(options)).map(drop)
@@ -94,8 +96,7 @@ fn commands_are_found_in_a_page() {
 /// Where commands are typed.
 struct Terminal {
     path: String,
-    clients: [(&'static str, PathBuf); 2],
-    kubeconfig: PathBuf,
+    variables: [(&'static str, String); 4],
     pod: String,
 }
 
@@ -110,12 +111,20 @@ impl Terminal {
         }
         let home = Home::from_env()?;
         let pods = "app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component=controller";
-        let pods = cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={pods}"))?;
+        let pods =
+            cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={pods}"))?;
+        let answer = cluster.api().get("/version")?;
+        let version = answer["gitVersion"].as_str().context("no version")?;
+        let text = |path: &Path| path.to_string_lossy().into_owned();
         let pod = pods.first().and_then(|pod| pod["metadata"]["name"].as_str()).context("no controller")?;
         Ok(Self {
             path: format!("{}:{}", folder.display(), std::env::var("PATH")?),
-            clients: [("KUBECTL", Tool::Kubectl.path(&home)), ("HELM", Tool::helm()?.path(&home))],
-            kubeconfig: cluster.kubeconfig(),
+            variables: [
+                ("KUBECTL", text(&Tool::Kubectl.path(&home))),
+                ("HELM", text(&Tool::helm()?.path(&home))),
+                ("KUBECONFIG", text(&cluster.kubeconfig())),
+                ("KUBE_VERSION", version.to_owned()),
+            ],
             pod: pod.to_owned(),
         })
     }
@@ -147,8 +156,7 @@ impl Terminal {
     fn run(&self, command: &str) -> Result<()> {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).current_dir(root()).env("PATH", &self.path);
-        let ran =
-            shell.envs(self.clients.iter().cloned()).env("KUBECONFIG", &self.kubeconfig).output()?;
+        let ran = shell.envs(self.variables.iter().cloned()).output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
         let found_nothing =
             MAY_FIND_NOTHING.iter().any(|(part, why)| command.contains(part) && said.contains(why));

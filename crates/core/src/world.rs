@@ -207,7 +207,7 @@ pub struct Tally {
 #[derive(Debug, Default)]
 pub struct World {
     entries: BTreeMap<NodeName, NodeEntry>,
-    pools: BTreeMap<String, PoolView>,
+    pools: Option<BTreeMap<String, PoolView>>,
     ledger: Option<LedgerView>,
     latest: Latest,
     workers: Tally,
@@ -249,10 +249,10 @@ impl World {
         self.entries.iter()
     }
 
-    /// A `NodePool`, if it exists.
+    /// All `NodePool`s by name, once they were listed.
     #[must_use]
-    pub fn pool(&self, name: &str) -> Option<&PoolView> {
-        self.pools.get(name)
+    pub fn pools(&self) -> Option<&BTreeMap<String, PoolView>> {
+        self.pools.as_ref()
     }
 
     /// The ledger of deletions, once it was read.
@@ -303,7 +303,7 @@ impl World {
             Fact::InitPod(view) => self.init_pod(view, now),
             Fact::InitPodGone(uid, host, version) => self.init_pod_gone(&uid, &host, version),
             Fact::InitPods(views, version) => self.init_pods(views, version, now),
-            Fact::Pools(pools) => self.pools(pools),
+            Fact::Pools(pools) => self.listed_pools(pools),
             Fact::Ledger(ledger) => {
                 if self.ledger.as_ref().is_none_or(|known| ledger.version >= known.version) {
                     self.ledger = Some(ledger);
@@ -318,8 +318,8 @@ impl World {
 
     /// A change of pools concerns all their nodes. Karpenter writes to its pools all the time, but seldom changes what
     /// we read of them.
-    fn pools(&mut self, pools: Vec<PoolView>) {
-        let pools = pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
+    fn listed_pools(&mut self, pools: Vec<PoolView>) {
+        let pools = Some(pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect());
         if self.pools != pools {
             self.pools = pools;
             self.touched.extend(self.entries.keys().cloned());

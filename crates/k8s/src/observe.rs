@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use knr_core::ids::Version;
 use knr_core::texts::Texts;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 pub(crate) use init_pod::SlimInitPod;
 pub(crate) use node::SlimNode;
@@ -26,7 +27,8 @@ pub(crate) struct Meta {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) creation_timestamp: Option<Timestamp>,
-    pub(crate) deletion_timestamp: Option<Timestamp>,
+    /// Whoever deletes an object may choose it, beyond all calendars too.
+    pub(crate) deletion_timestamp: Option<IgnoredAny>,
     pub(crate) labels: Option<Texts>,
     pub(crate) annotations: Option<Texts>,
     pub(crate) owner_references: Option<Vec<Owner>>,
@@ -67,7 +69,7 @@ pub(crate) struct ContainerStatus {
     pub(crate) name: String,
     #[serde(rename = "containerID")]
     pub(crate) container_id: String,
-    pub(crate) restart_count: u32,
+    pub(crate) restart_count: i32,
     pub(crate) state: Option<ContainerState>,
 }
 
@@ -75,7 +77,7 @@ pub(crate) struct ContainerStatus {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerState {
     pub(crate) waiting: Option<Told>,
-    pub(crate) running: Option<serde::de::IgnoredAny>,
+    pub(crate) running: Option<IgnoredAny>,
     pub(crate) terminated: Option<Terminated>,
 }
 

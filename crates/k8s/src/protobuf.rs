@@ -10,7 +10,10 @@
 
 mod schema;
 
-use jiff::Timestamp;
+use std::borrow::Cow;
+
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use serde::de::value::{BorrowedStrDeserializer, Error};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
@@ -25,6 +28,7 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 const FIXED32: u64 = 5;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The name of this form in a request.
 pub(crate) const ACCEPTED: &str = "application/vnd.kubernetes.protobuf, application/json";
@@ -75,8 +79,8 @@ impl<'de> Cursor<'de> {
         self.take(length)
     }
 
-    fn text(&mut self) -> Result<&'de str, Error> {
-        str::from_utf8(self.bytes()?).map_err(Error::custom)
+    fn text(&mut self) -> Result<Cow<'de, str>, Error> {
+        self.bytes().map(text)
     }
 
     /// The number of the next field, and how it is written.
@@ -106,6 +110,12 @@ impl<'de> Cursor<'de> {
     }
 }
 
+/// An API server keeps whatever bytes a client calls a text, and repairs them only for JSON, in just this way. A single
+/// object must not make a whole list unreadable.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
 /// The field of this number, as bytes; empty if there is none.
 fn part(message: &[u8], wanted: u64) -> Result<&[u8], Error> {
     let mut cursor = Cursor(message);
@@ -123,7 +133,7 @@ fn part(message: &[u8], wanted: u64) -> Result<&[u8], Error> {
 struct Object<'de> {
     raw: &'de [u8],
     message: &'static Message,
-    types: Option<(&'de str, &'de str)>,
+    types: Option<(Cow<'de, str>, Cow<'de, str>)>,
 }
 
 impl<'de> Object<'de> {
@@ -131,9 +141,8 @@ impl<'de> Object<'de> {
         let unknown =
             bytes.strip_prefix(MAGIC).ok_or_else(|| Error::custom("it does not begin as it should"))?;
         let types = part(unknown, 1)?;
-        let text = |number| str::from_utf8(part(types, number)?).map_err(Error::custom);
-        let (version, kind) = (text(1)?, text(2)?);
-        let message = schema::of(kind)
+        let (version, kind) = (text(part(types, 1)?), text(part(types, 2)?));
+        let message = schema::of(&kind)
             .ok_or_else(|| Error::custom(format_args!("nothing is known of the kind {kind:?}")))?;
         Ok(Self { raw: part(unknown, 2)?, message, types: Some((version, kind)) })
     }
@@ -175,14 +184,14 @@ struct Fields<'de> {
     rest: Cursor<'de>,
     message: &'static Message,
     /// What is told of an object before its own fields, the last first.
-    types: Vec<(&'static str, &'de str)>,
+    types: Vec<(&'static str, Cow<'de, str>)>,
     next: Next<'de>,
 }
 
 /// The value that comes next. Its tag has been read.
 enum Next<'de> {
     None,
-    Type(&'de str),
+    Type(Cow<'de, str>),
     Field(&'static Field),
 }
 
@@ -251,11 +260,14 @@ impl<'de> MapAccess<'de> for Fields<'de> {
             Kind::Many(message) => {
                 seed.deserialize(Several(Elements { rest, number: field.number, message, is_first: true }))
             }
-            Kind::Texts => seed.deserialize(Texts { rest, number: field.number, is_first: true, text: "" }),
+            Kind::Texts => {
+                seed.deserialize(Texts { rest, number: field.number, is_first: true, text: Cow::default() })
+            }
         }
     }
 }
 
+/// As JSON has it. What is beyond all calendars becomes the end of ours.
 fn time(raw: &[u8]) -> Result<String, Error> {
     let (mut cursor, mut seconds) = (Cursor(raw), 0);
     while !cursor.0.is_empty() {
@@ -264,12 +276,13 @@ fn time(raw: &[u8]) -> Result<String, Error> {
             (_, form) => cursor.skip(form)?,
         }
     }
-    Timestamp::from_second(seconds).map(|at| at.to_string()).map_err(Error::custom)
+    let time = EPOCH.saturating_add(SignedDuration::from_secs(seconds));
+    Ok(format!("{time:.0}Z"))
 }
 
 /// A value that is no message.
 enum Scalar<'de> {
-    Text(&'de str),
+    Text(Cow<'de, str>),
     Whole(i64),
     Time(String),
 }
@@ -279,12 +292,12 @@ impl<'de> Deserializer<'de> for Scalar<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self {
-            Self::Text(text) => visitor.visit_borrowed_str(text),
+            Self::Text(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
+            Self::Text(Cow::Owned(text)) | Self::Time(text) => visitor.visit_string(text),
             Self::Whole(number) => match u64::try_from(number) {
                 Ok(number) => visitor.visit_u64(number),
                 Err(_) => visitor.visit_i64(number),
             },
-            Self::Time(text) => visitor.visit_string(text),
         }
     }
 
@@ -362,7 +375,7 @@ struct Texts<'a, 'de> {
     rest: &'a mut Cursor<'de>,
     number: u64,
     is_first: bool,
-    text: &'de str,
+    text: Cow<'de, str>,
 }
 
 impl<'de> MapAccess<'de> for Texts<'_, 'de> {
@@ -373,13 +386,12 @@ impl<'de> MapAccess<'de> for Texts<'_, 'de> {
             return Ok(None);
         }
         let entry = self.rest.bytes()?;
-        let name = str::from_utf8(part(entry, 1)?).map_err(Error::custom)?;
-        self.text = str::from_utf8(part(entry, 2)?).map_err(Error::custom)?;
-        seed.deserialize(Scalar::Text(name)).map(Some)
+        self.text = text(part(entry, 2)?);
+        seed.deserialize(Scalar::Text(text(part(entry, 1)?))).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        seed.deserialize(Scalar::Text(self.text))
+        seed.deserialize(Scalar::Text(std::mem::take(&mut self.text)))
     }
 }
 

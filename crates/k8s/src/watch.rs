@@ -277,7 +277,10 @@ impl Position {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 if let Some(all) = so_far {
                     let uid = object.meta().uid.clone();
-                    all.extend(object.view(&self.memory).map(|view| (uid, view)));
+                    match object.view(&self.memory) {
+                        Some(view) => all.insert(uid, view),
+                        None => all.remove(&uid),
+                    };
                     return None;
                 }
                 self.version = Some(object.meta().resource_version.clone());

@@ -43,7 +43,7 @@ pub(crate) fn measure(runtime: &Runtime, joins: usize, report: &mut Report) -> R
     let _in_runtime = runtime.enter();
     let api = runtime.block_on(Api::open(&lab.kubeconfig(), "bench"))?;
     let (nodes, pods) = (Mirror::start(api.clone(), NODES), Mirror::start(api.clone(), BARE_PODS));
-    let real = Real { lab, runtime, api, nodes, pods };
+    let real = Real { runtime, api, nodes, pods, lab };
     let image = format!(", image: {{repository: {REPOSITORY}, tag: {TAG}, pullPolicy: Never}}");
     let subject = Subject::start(Who::Product, &real.lab, &subject::config(10, &image), "kubelet-product")?;
     let (mut opened, mut bare) = (Vec::new(), Vec::new());

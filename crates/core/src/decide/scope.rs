@@ -45,9 +45,17 @@ pub(super) fn closing_is_unsafe<'t>(
     mut taints: impl Iterator<Item = &'t crate::config::Taint>,
 ) -> Option<String> {
     let pool = subject.view.labels.get(names::KARPENTER_POOL_LABEL)?;
-    let known = subject.cx.world.pool(pool);
+    let Some(pools) = subject.cx.world.pools() else {
+        return Some(format!("NodePool {pool} has not been read yet"));
+    };
+    let known = pools.get(pool);
     let unknown = taints.find(|taint| !known.is_some_and(|pool| pool.startup_taints.contains(&taint.key)))?;
     Some(format!("NodePool {pool} does not list {} in startupTaints", unknown.key))
+}
+
+/// Whether nobody can say yet if a node may be closed.
+pub(super) fn awaits_pools(subject: &Subject<'_>) -> bool {
+    subject.view.labels.contains_key(names::KARPENTER_POOL_LABEL) && subject.cx.world.pools().is_none()
 }
 
 /// Karpenter puts startup taints on again that were taken off before it has registered the node.

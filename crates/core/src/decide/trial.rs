@@ -280,6 +280,10 @@ impl<'a> Trial<'a> {
         if suspicion.is_some() && self.probation.is_some() {
             return self.record_inconclusive(&reason);
         }
+        // What is recorded now would stand when they are known.
+        if self.closes_if_it_fails() && scope::awaits_pools(subject) {
+            return self.waiting("the checks failed; whether the node may be closed is known once its NodePool is");
+        }
         let stays_open = self.stays_open();
         let closes = self.probation.is_some() && stays_open.is_none();
         let goes_on = attempt < settings.max_retries && stays_open.is_none();
@@ -308,6 +312,10 @@ impl<'a> Trial<'a> {
             self.record(&state, Recorded::Failure, Some(news))
         };
         Decision::new(told).acts(action)
+    }
+
+    fn closes_if_it_fails(self) -> bool {
+        matches!(self.probation, Some(Probation { if_it_fails: IfItFails::Close, .. }))
     }
 
     /// Why a node that fails stays open.

@@ -107,6 +107,27 @@ fn a_node_is_the_same_as_in_json() {
 }
 
 #[test]
+fn what_one_kubelet_says_makes_no_list_unreadable() {
+    let meta = |name: &str, note: &[u8]| {
+        bytes(1, &[text(1, name), bytes(12, &[text(1, "note"), bytes(2, note)].concat())].concat())
+    };
+    let taint = |seconds| bytes(2, &bytes(5, &[text(1, "t"), bytes(4, &time(seconds))].concat()));
+    let nodes = [
+        [meta("n1", b"\xff!"), taint(253_402_300_799)].concat(),
+        [meta("n2", b"x"), taint(i64::MAX)].concat(),
+        [meta("n3", b"x"), taint(i64::MIN)].concat(),
+    ];
+    let nodes = nodes.iter().flat_map(|node| bytes(2, node)).collect::<Vec<_>>();
+    let list: Value = answer(&enveloped("NodeList", &nodes)).unwrap();
+    assert_eq!(list["items"][0]["metadata"]["annotations"]["note"], "\u{fffd}!");
+    let added = |index: usize| list["items"][index]["spec"]["taints"][0]["timeAdded"].as_str().unwrap();
+    assert_eq!(
+        [added(0), added(1), added(2)],
+        ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z", "-009999-01-01T00:00:00Z"]
+    );
+}
+
+#[test]
 fn a_pod_tells_how_it_ended() {
     let terminated = [whole(1, -1), text(3, "Error"), text(4, "last words")].concat();
     let container = [text(1, "worker"), bytes(2, &bytes(3, &terminated)), whole(5, 3), text(8, "c")].concat();

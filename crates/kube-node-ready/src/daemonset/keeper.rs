@@ -106,10 +106,7 @@ impl Keeper {
 
     /// Turns until it is told to stop, then writes what follows from what is known.
     pub(super) async fn run(mut self, view: NodeView, stop: CancellationToken) {
-        // Nothing is decided about a node of Karpenter before its pool is known.
-        if let Some(fact) = pools(&self.api, &view, self.deadline()).await {
-            self.engine.learn(fact, self.clock.now());
-        }
+        self.look_for_pools(&view);
         let (now, version) = (self.clock.now(), view.version);
         self.engine.learn(Fact::Nodes(vec![view], version), now);
         self.engine.learn(Fact::Workers(Vec::new(), Version::default()), now);
@@ -170,7 +167,11 @@ impl Keeper {
             Event::Answer(order, outcome, took) => {
                 self.writing -= 1;
                 journal::answer(&order.action, &outcome, took);
+                let is_in_vain = is_in_vain(&order.action, &outcome);
                 self.settle(&order, outcome);
+                if is_in_vain {
+                    self.forget_run();
+                }
             }
             Event::Told(action, outcome, took) => {
                 self.writing -= 1;
@@ -271,6 +272,14 @@ impl Keeper {
         }
     }
 
+    /// The checks are run anew, in place of a judgement that is written once it can be: by then all may be well again.
+    fn forget_run(&mut self) {
+        if let Some(run) = self.runs.now().0 {
+            let gone = self.runs.remove(&run.id, &run.stamp.node.name);
+            self.engine.learn(gone, self.clock.now());
+        }
+    }
+
     fn settle(&mut self, order: &Order, outcome: Outcome) {
         if let Some(tell) = self.engine.settle(order, outcome, self.clock.now()) {
             let told = tell.clone();
@@ -366,6 +375,11 @@ impl Keeper {
         }
         self.runs.end_current();
     }
+}
+
+/// Whether a node was to be closed and perhaps was not.
+fn is_in_vain(action: &Action, outcome: &Outcome) -> bool {
+    matches!(action, Action::CloseGate { .. }) && !matches!(outcome, Outcome::Done(_) | Outcome::Conflict)
 }
 
 /// A run of the checks is begun and ended in this process, so what became of it is known at once.

@@ -147,7 +147,10 @@ async fn first_sight(
             attempt = attempt.saturating_add(1);
             match api.own_node(&checks.node, Instant::now() + config.kubernetes.request_timeout()).await {
                 Ok(Some(view)) => return Sight::Node(Box::new(view)),
-                Ok(None) => tracing::warn!(node = checks.node, "there is no such node yet"),
+                Ok(None) => {
+                    tracing::warn!(node = checks.node, "there is no such node yet");
+                    refusals = 0;
+                }
                 Err(error @ Failed::Status(_)) if matches!(error.code(), Some(401 | 403)) => {
                     tracing::error!(%error, permission = "get nodes in the whole cluster", "a permission is missing");
                     refusals += 1;
@@ -157,6 +160,7 @@ async fn first_sight(
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the node cannot be read; the checks tell what is wrong");
+                    refusals = 0;
                     metrics.ran(&checks.clone().run().await, Timestamp::now());
                 }
             }
