@@ -11,6 +11,7 @@ use knr_core::patch::NodePatch;
 use knr_core::view::{ClaimRef, LedgerEntry, NodeView};
 use knr_core::world::{Fact, Source};
 use kube::core::Status;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -149,9 +150,8 @@ impl Actor {
         let Some(claim) = claim else {
             let options = objects::deletion(&node.uid, Some(version));
             let target = Target::named(node.name.as_str());
-            let gone: SlimNode =
-                self.api.send(Call::DeleteNode, target, Body::Json(&options), deadline).await?;
-            return Ok(left(gone));
+            let answer = self.api.send(Call::DeleteNode, target, Body::Json(&options), deadline).await?;
+            return Ok(vec![left(node, version, answer)]);
         };
         let (now, _) = self.api.node(&node.name, deadline).await?;
         if now.is_none_or(|now| now.id != *node || now.version != version) {
@@ -171,9 +171,13 @@ fn changed(node: SlimNode) -> Vec<Fact> {
     vec![Fact::Node(NodeView::from(node), Source::Answer)]
 }
 
-/// A deleted node is answered by what is left of it, or by a mere status.
-fn left(node: SlimNode) -> Vec<Fact> {
-    if node.metadata.uid.is_empty() { Vec::new() } else { changed(node) }
+/// What is left of a deleted node that others want to clean up first. Any other is gone at once, and answered by a mere
+/// status.
+fn left(node: &NodeRef, version: Version, answer: Value) -> Fact {
+    match SlimNode::deserialize(answer) {
+        Ok(left) if left.metadata.deletion_timestamp.is_some() => Fact::Node(left.into(), Source::Answer),
+        Ok(_) | Err(_) => Fact::NodeGone(node.clone(), version),
+    }
 }
 
 fn worker(pod: SlimWorker) -> Vec<Fact> {

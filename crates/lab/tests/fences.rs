@@ -46,6 +46,19 @@ fn the_api_server_refuses_and_applies_patches_as_the_simulation_does() {
             (expected, real) => panic!("{what}: the simulation says {expected:?}, the API server {real:?}"),
         }
     }
+    a_deleted_node_is_answered_by_a_status(&lab);
+}
+
+fn a_deleted_node_is_answered_by_a_status(lab: &Lab) {
+    let answer: Value =
+        serde_json::from_str(&lab.kubectl(["delete", "--raw", "/api/v1/nodes/bare"]).unwrap()).unwrap();
+    assert_eq!((&answer["kind"], &answer["status"]), (&json!("Status"), &json!("Success")), "{answer}");
+    let finalizer = r#"{"metadata":{"finalizers":["example.com/wait"]}}"#;
+    lab.kubectl(["patch", "node", "fence", "--type=merge", "-p", finalizer]).unwrap();
+    let answer: Value =
+        serde_json::from_str(&lab.kubectl(["delete", "--raw", "/api/v1/nodes/fence"]).unwrap()).unwrap();
+    assert_eq!(answer["kind"], "Node", "{answer}");
+    assert!(answer["metadata"]["deletionTimestamp"].is_string(), "{answer}");
 }
 
 /// Node, what the patch rests on, patch.

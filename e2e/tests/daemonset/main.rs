@@ -80,10 +80,46 @@ fn a_node_under_watch_is_closed_after_three_failures() -> Result<()> {
     opens(&cluster, &node)?;
     assert_eq!(pod_of(&cluster, &node)?["metadata"]["uid"], pod["metadata"]["uid"], "it stays");
     assert_eq!(metrics(&cluster, &pod)?.value("node_check_status", &[("node", "n2")]), Some(1.0));
+    what_could_not_be_written_in_time_is_not_written_later(&cluster, &node, &pod)?;
     a_pod_that_looks_on_is_ready_and_changes_nothing(&cluster, &release, &node)?;
     release.uninstall()?;
     assert!(node.is_open()?);
     Ok(())
+}
+
+/// A node that is sound again must not be closed for what it was, just because it can be closed now.
+fn what_could_not_be_written_in_time_is_not_written_later(
+    cluster: &Cluster,
+    node: &Node<'_>,
+    pod: &Value,
+) -> Result<()> {
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/kube-node-ready-daemonset";
+    let all = cluster.api().get(path)?["rules"].clone();
+    let mut less = all.clone();
+    let rules = less.as_array_mut().context("no rules")?;
+    let of_nodes = rules.iter_mut().find(|rule| rule["resources"] == json!(["nodes"]));
+    of_nodes.context("no rule for nodes")?["verbs"] = json!(["get"]);
+    cluster.api().patch(path, &json!({ "rules": less }))?;
+    node.machine()?.inject(Fault::Dns)?;
+    cluster.eventually("the closing to be refused", || {
+        let refused = |line: &Value| line["msg"] == "the API server refused";
+        Ok(log(cluster, pod)?.iter().any(refused))
+    })?;
+    node.machine()?.heal()?;
+    cluster.eventually("the checks to pass", || {
+        Ok(metrics(cluster, pod)?.value("node_check_status", &[("node", "n2")]) == Some(1.0))
+    })?;
+    cluster.api().patch(path, &json!({ "rules": all }))?;
+    cluster.eventually("its pod to be content with the node", || {
+        ensure!(node.is_open()?, "it was closed");
+        let lines = log(cluster, pod)?;
+        let last = lines.iter().rfind(|line| line["msg"] == "node");
+        Ok(last.is_some_and(|line| line["phase"] == "verified"))
+    })?;
+    let is_close = |line: &Value| line["action"].as_str().is_some_and(|what| what.starts_with("close "));
+    let closed = log(cluster, pod)?.into_iter().filter(|line| line["msg"] == "done" && is_close(line));
+    assert_eq!(closed.count(), 1, "only the first time");
+    opens(cluster, node)
 }
 
 /// Helm waits until the pods are ready, and says so if they are not.

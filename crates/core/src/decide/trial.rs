@@ -282,7 +282,8 @@ impl<'a> Trial<'a> {
         }
         // What is recorded now would stand when they are known.
         if self.closes_if_it_fails() && scope::awaits_pools(subject) {
-            return self.waiting("the checks failed; whether the node may be closed is known once its NodePool is");
+            return self
+                .waiting("the checks failed; whether the node may be closed is known once its NodePool is");
         }
         let stays_open = self.stays_open();
         let closes = self.probation.is_some() && stays_open.is_none();

@@ -188,6 +188,20 @@ async fn answers_bring_facts() {
 }
 
 #[tokio::test]
+async fn a_deleted_node_is_gone_at_once_unless_others_clean_up_first() {
+    let delete = Action::DeleteNode { node: node(), version: Version(8), claim: None };
+    let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                         "details": { "name": "n1", "kind": "nodes", "uid": "u1" } });
+    let (done, _) = outcome(&delete, vec![Answer::Json(200, status)]).await;
+    assert_eq!(done, Outcome::Done(vec![Fact::NodeGone(node(), Version(8))]));
+    let mut left = object("Node");
+    left["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let (done, _) = outcome(&delete, vec![Answer::Json(200, left)]).await;
+    let Outcome::Done(facts) = done else { panic!() };
+    assert!(matches!(&facts[..], [Fact::Node(view, _)] if view.leaving), "{facts:?}");
+}
+
+#[tokio::test]
 async fn a_claim_is_deleted_only_if_its_node_is_still_what_was_seen() {
     let claim = Some(ClaimRef { name: "c1".into(), uid: "cu".into() });
     let delete = Action::DeleteNode { node: node(), version: Version(8), claim };

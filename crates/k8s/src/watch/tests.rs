@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 
+use knr_core::config::Config;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 
@@ -46,6 +47,7 @@ impl Followed {
             Fact::Node(view, _) => format!("{} at {}", view.id.name, view.version.0),
             Fact::NodeGone(id, version) => format!("{} gone at {}", id.name, version.0),
             Fact::Pools(pools) => format!("{} pools", pools.len()),
+            Fact::InitPods(pods, version) => format!("{} pods at {}", pods.len(), version.0),
             other => panic!("{other:?}"),
         }
     }
@@ -144,6 +146,24 @@ async fn what_is_deleted_before_all_was_told_does_not_come_back() {
     let whole = lines.into_iter().chain([bookmark(7, true)]).collect();
     let stays = follow(Feed::nodes(), vec![Answer::LinesThenSilence(whole)]);
     for (mut followed, told) in [(ends, "all  at 7"), (stays, "all b at 7")] {
+        assert_eq!(followed.next().await, told);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_gate_waits_for_any_more_when_all_was_told_is_not_kept() {
+    let gates = "gates: [{name: a}, {name: b, podSelector: x=y, taint: {key: b, effect: NoSchedule}, \
+                 completedAnnotation: c}]";
+    let feed = Feed::init_pods(&Config::parse(gates).unwrap()).unwrap();
+    let pod = |label: &str, version: &str| {
+        let metadata = json!({ "name": "p", "namespace": "kube-system", "uid": "p", "resourceVersion": version,
+                               "labels": { "x": label } });
+        json!({ "metadata": metadata, "spec": { "nodeName": "n1" } })
+    };
+    for (label, told) in [("y", "1 pods at 7"), ("z", "0 pods at 7")] {
+        let lines =
+            vec![event("ADDED", pod("y", "3")), event("MODIFIED", pod(label, "4")), bookmark(7, true)];
+        let mut followed = follow(feed.clone(), vec![Answer::LinesThenSilence(lines)]);
         assert_eq!(followed.next().await, told);
     }
 }
