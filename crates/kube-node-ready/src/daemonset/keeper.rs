@@ -272,11 +272,13 @@ impl Keeper {
         }
     }
 
-    /// The checks are run anew, in place of a judgement that is written once it can be: by then all may be well again.
+    /// A judgement is not kept until it can be written: by then all may be well again. If it is not, further runs tell.
     fn forget_run(&mut self) {
         if let Some(run) = self.runs.now().0 {
-            let gone = self.runs.remove(&run.id, &run.stamp.node.name);
-            self.engine.learn(gone, self.clock.now());
+            let (node, now) = (run.stamp.node, self.clock.now());
+            let gone = self.runs.remove(&run.id, &node.name);
+            self.engine.learn(Fact::Sound(node), now);
+            self.engine.learn(gone, now);
         }
     }
 
