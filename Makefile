@@ -18,6 +18,8 @@ MUTANTS_VERSION := 27.1.0
 MUTANTS := $(CACHE)/cargo-mutants-$(MUTANTS_VERSION)/bin/cargo-mutants
 CARGO := cargo --locked
 LAB := $(CARGO) run --quiet -p lab --
+# Where cargo puts what it builds.
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # Static, so that the image needs nothing else. C code of dependencies is compiled by musl's own wrapper.
 ARCH := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64,amd64)
 MUSL_amd64 := x86_64-unknown-linux-musl
@@ -49,7 +51,7 @@ demo: setup setup-go setup-musl ## install the chart on a real cluster and see n
 	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: nodes are made of Linux namespaces"; exit 1; }
 	@$(LAB) build
 	@$(BUILD) --quiet --target $(MUSL) --profile e2e
-	@KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready \
+	@KUBE_NODE_READY_BINARY=$(TARGET)/$(MUSL)/e2e/kube-node-ready \
 	  $(CARGO) run --quiet -p knr-e2e --example demo
 
 .PHONY: test
@@ -126,7 +128,7 @@ E2E_FILES := $(notdir $(patsubst %/main.rs,%,$(wildcard e2e/tests/*/main.rs))) $
 ALONE := leaders neighbours
 E2E_ALL = status=0; $(TWO_AT_A_TIME) $(patsubst %,e2e-file-%,$(filter-out $(ALONE),$(E2E_FILES))) || status=$$?; \
   $(MAKE) --keep-going $(ALONE:%=e2e-file-%) || status=$$?; exit $$status
-E2E := KUBE_NODE_READY_BINARY=$(CURDIR)/target/$(MUSL)/e2e/kube-node-ready $(CARGO) test -p knr-e2e
+E2E := KUBE_NODE_READY_BINARY=$(TARGET)/$(MUSL)/e2e/kube-node-ready $(CARGO) test -p knr-e2e
 
 .PHONY: $(LAB_FILES:%=lab-file-%) $(E2E_FILES:%=e2e-file-%)
 $(LAB_FILES:%=lab-file-%): lab-file-%:
@@ -137,7 +139,7 @@ $(E2E_FILES:%=e2e-file-%): e2e-file-%:
 .PHONY: build
 build: setup ## build the program for this machine, bin/kube-node-ready (VERSION=1.0.0 to call it so)
 	$(STAMP) $(BUILD) --release
-	@install -D target/release/kube-node-ready bin/kube-node-ready
+	@install -D $(TARGET)/release/kube-node-ready bin/kube-node-ready
 	@bin/kube-node-ready --version
 
 # There is one program. Under these names it is its subcommand.
@@ -159,7 +161,7 @@ binary: binary-$(ARCH) ## build the product as it is shipped: one static program
 .PHONY: binary-amd64 binary-arm64
 binary-amd64 binary-arm64: binary-%: setup setup-musl-%
 	$(STAMP) $(BUILD) --target $(MUSL_$*) --profile dist
-	@install -D target/$(MUSL_$*)/dist/kube-node-ready dist/$*/kube-node-ready
+	@install -D $(TARGET)/$(MUSL_$*)/dist/kube-node-ready dist/$*/kube-node-ready
 	@$(if $(filter $(ARCH),$*),ln -sfn $*/kube-node-ready dist/kube-node-ready)
 
 .PHONY: image
