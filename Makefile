@@ -50,6 +50,7 @@ help: ## list the targets
 demo: setup setup-go setup-musl ## install the chart on a real cluster and see nodes open, fail and recover (KEEP=1 leaves the cluster up)
 	@[ "$$(id -u)" = 0 ] || { echo "make demo needs root: nodes are made of Linux namespaces"; exit 1; }
 	@$(LAB) build
+	@echo "building the program and the demo: minutes the first time" >&2
 	@$(BUILD) --quiet --target $(MUSL) --profile e2e
 	@KUBE_NODE_READY_BINARY=$(TARGET)/$(MUSL)/e2e/kube-node-ready \
 	  $(CARGO) run --quiet -p knr-e2e --example demo

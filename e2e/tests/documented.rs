@@ -81,7 +81,7 @@ fn commands_of(page: &str) -> Vec<String> {
     let blocks = page.split("\n```").skip(1).step_by(2);
     let scripts = blocks.filter_map(|block| block.split_once('\n')).filter(|(language, _)| *language == "sh");
     let lines = scripts.flat_map(|(_, script)| {
-        let joined = script.replace("\\\n", " ");
+        let joined = script.replace("\\\n", " ").replace("\n  ", " ");
         joined.lines().map(str::to_owned).collect::<Vec<_>>()
     });
     lines.filter(|line| line.starts_with("kubectl ") || line.starts_with("helm ")).collect()

@@ -75,6 +75,7 @@ fn a_dry_run_without_a_kubeconfig_skips_only_what_needs_the_api_server() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("check=dns why=\"127.0.0.1 is an address, nothing to resolve\""), "{said}");
+    assert!(said.contains("gate=\"node-ready/unverified=true:NoSchedule\""), "{said}");
     for check in ["kubernetes", "network", "services"] {
         assert!(
             said.contains(&format!("check skipped check={check} why=\"there is no kubeconfig")),

@@ -154,5 +154,8 @@ fn how_to_look_around(lab: &Lab) {
     println!("   cargo run -q -p lab -- --name {LAB} kubectl describe node {BROKEN}");
     println!("   cargo run -q -p lab -- --name {LAB} helm test kube-node-ready --namespace kube-system");
     println!("   cargo run -q -p lab -- --name {LAB} node break {BROKEN} dns");
+    println!(
+        "   cargo run -q -p lab -- --name {LAB} kubectl label node {BROKEN} node-ready/verified-    # looks again"
+    );
     println!("\nEnd it with: cargo run -q -p lab -- --name {LAB} down");
 }

@@ -5,7 +5,7 @@ mod rendered;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use knr_e2e::{Cluster, LONG_GRACE, NAMESPACE, Node, Release, product, values};
+use knr_e2e::{Cluster, LONG_GRACE, NAMESPACE, Node, RELEASE, Release, chart, product, values};
 use knr_k8s::calls::Who;
 use lab::{Fault, Tool};
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ fn an_installation_does_its_work_and_leaves_as_it_was_told() -> Result<()> {
     cluster.rights_are_those_listed("kube-node-ready-worker", Who::Worker)?;
     its_own_test_changes_nothing(&cluster, &release, &node)?;
     its_own_test_names_a_right_that_is_missing(&cluster, &release)?;
+    what_a_failed_upgrade_has_left_is_taken_back(&cluster, &release)?;
     an_upgrade_loses_no_verification(&cluster, &release)?;
     let broken =
         cluster.add_node("broken").taint(knr_e2e::GATE.parse()?).taint(FOREIGN.parse()?).switch_on()?;
@@ -77,6 +78,22 @@ fn its_own_test_names_a_right_that_is_missing(cluster: &Cluster, release: &Relea
     // Helm leaves the pod of a test that failed, for its log.
     release.upgrade(&values())?;
     release.test().map(drop)
+}
+
+/// To Helm a key that is in neither of two manifests is somebody else's.
+fn what_a_failed_upgrade_has_left_is_taken_back(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/kube-node-ready-config");
+    let taint_key = || Ok::<_, anyhow::Error>(cluster.api().get(&path)?["data"]["TAINT_KEY"].clone());
+    let chart = chart();
+    let chart = chart.to_str().context("the folder of the chart is no text")?;
+    let wrong = "config.taintKey=example.com/other,image.tag=none";
+    let options = ["--reuse-values", "--set", wrong, "--wait", "--timeout", "5s"];
+    let upgrade = ["upgrade", RELEASE, chart, "--namespace", NAMESPACE];
+    ensure!(cluster.helm(upgrade.into_iter().chain(options)).is_err(), "there is no such image");
+    assert_eq!(taint_key()?, "example.com/other");
+    release.upgrade(&values())?;
+    assert_eq!(taint_key()?, "");
+    Ok(())
 }
 
 fn an_upgrade_loses_no_verification(cluster: &Cluster, release: &Release<'_>) -> Result<()> {

@@ -256,7 +256,11 @@ async fn what_a_node_cannot_do_is_its_own_fault() {
         Cluster { worker: Some(ended(1, DNS)), ..Cluster::default() }.find(Step::Worker).await;
     assert!(found.detail.ends_with("the node is not fit: dns: no answer"), "{found:?}");
     let next = found.next.unwrap();
-    assert!(next.contains("the fault of the node") && next.contains("test.node of the chart"), "{next}");
+    assert!(
+        next.contains("it is the node, or what the configuration asks")
+            && next.contains("test.node of the chart"),
+        "{next}"
+    );
     assert_eq!(found.report.unwrap().failures(), 1);
     assert_clean(&received);
 }

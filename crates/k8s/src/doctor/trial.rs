@@ -207,7 +207,7 @@ fn ended(node: &str, ending: &Ending) -> Finding {
         }),
         Verdict::Fail(fault) if failures > 0 => {
             Finding::failed(format!("it ran on {node} and reported; the node is not fit: {}", fault.reason))
-                .next(format!("this is the fault of the node, not of the installation; {OTHER_NODE}"))
+                .next(format!("it is the node, or what the configuration asks of all nodes; {OTHER_NODE}"))
         }
         Verdict::Fail(fault) => Finding::failed(format!("it ran on {node} and failed: {}", fault.reason))
             .next("look at the image and the command of the worker, and at checks of your own"),

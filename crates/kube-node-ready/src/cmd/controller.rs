@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use knr_core::config::Config;
 
 use super::{Loaded, Overrides, demands_of, kubeconfig_of};
 use crate::controller::{self, Lead, Settings};
@@ -66,10 +67,17 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         commit = version::COMMIT,
         identity = settings.identity,
         namespace = settings.namespace,
+        gate = gate(&settings.config),
         dry_run = settings.config.reconciliation.dry_run,
         "starting"
     );
     controller::run(settings, stop).await
+}
+
+/// The taints by which a node is ours, for people who wonder why theirs is left alone.
+pub(super) fn gate(config: &Config) -> String {
+    let taints: Vec<String> = config.node_management.taints.iter().map(ToString::to_string).collect();
+    taints.join(", ")
 }
 
 /// The namespace of the pod we are in.

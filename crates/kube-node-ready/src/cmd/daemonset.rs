@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use knr_core::config::{Config, Level, LogFormat};
 use knr_core::names;
 
-use super::controller::own_namespace;
+use super::controller::{gate, own_namespace};
 use super::doctor::duration;
 use super::{Loaded, Overrides, kubeconfig_of};
 use crate::daemonset::{self, Monitoring, Settings};
@@ -130,6 +130,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         version = knr_core::VERSION,
         commit = version::COMMIT,
         node = settings.node,
+        gate = gate(&settings.config),
         monitor = args.monitor,
         dry_run = is_dry_run,
         "starting"

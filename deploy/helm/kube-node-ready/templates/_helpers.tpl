@@ -53,7 +53,7 @@ that the templates look at are put in; all of them go before the file anyway, as
 {{- toYaml $config }}
 {{- end }}
 
-{{/* The short names that are set, as the environment variables of docs/config.md. */}}
+{{/* The short names, as the environment variables of docs/config.md. */}}
 {{- define "kube-node-ready.env" -}}
 {{- $variables := dict
   "INITIAL_TIMEOUT" "initialTimeout"
@@ -74,10 +74,8 @@ that the templates look at are put in; all of them go before the file anyway, as
 }}
 {{- range $variable, $key := $variables }}
 {{- $value := index $.Values.config $key }}
-{{- $text := kindIs "slice" $value | ternary (join "," $value) (toString $value) }}
-{{- if $text }}
+{{- $text := kindIs "slice" $value | ternary (join "," $value) (kindIs "invalid" $value | ternary "" (toString $value)) }}
 {{ $variable }}: {{ $text | quote }}
-{{- end }}
 {{- end }}
 {{- end }}
 
@@ -99,17 +97,15 @@ data:
   config.yaml: |
     {{- include "kube-node-ready.config" .root | nindent 4 }}
 ---
-# Environment variables, which go before the file.
+# Environment variables, which override the file. All of them, those that are not set as empty ones: what an upgrade has
+# left that failed is taken back only by a value, not by a gap.
 apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {{ $name }}-config{{ .suffix }}
   {{- toYaml $metadata | nindent 2 }}
 data:
-  {{- with include "kube-node-ready.env" .root | trim }}
-  {{- . | nindent 2 }}
-  {{- else }} {}
-  {{- end }}
+  {{- include "kube-node-ready.env" .root | trim | nindent 2 }}
 {{- end }}
 
 {{/* Keys of the taints of all gates, as tolerations. By key alone, whatever the value and the effect. Takes the configuration. */}}
