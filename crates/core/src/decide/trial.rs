@@ -325,7 +325,10 @@ impl<'a> Trial<'a> {
         let is_unsafe = scope::closing_is_unsafe(self.subject, self.subject.taints().iter());
         match if_it_fails {
             IfItFails::Close => is_unsafe,
-            IfItFails::StayOpen => is_unsafe.or_else(|| Some(why.to_owned())),
+            // That a pool is not known yet is no reason that lasts.
+            IfItFails::StayOpen => {
+                is_unsafe.filter(|_| !scope::awaits_pools(self.subject)).or_else(|| Some(why.to_owned()))
+            }
         }
     }
 
