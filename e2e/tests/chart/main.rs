@@ -153,6 +153,9 @@ fn keeps_what_is_closed(cluster: &Cluster, broken: &Node<'_>) -> Result<()> {
     broken.close()?;
     release.uninstall()?;
     assert!(!broken.is_open()?);
+    // One may be under way to the broken node, as the page on uninstalling says.
+    let workers = "app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component=worker";
+    cluster.kubectl(["-n", NAMESPACE, "delete", "pods", "--selector", workers])?;
     nothing_is_left(cluster)
 }
 
