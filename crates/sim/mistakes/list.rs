@@ -148,8 +148,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a node is closed although Karpenter does not know the gate",
         file: "crates/core/src/decide/scope.rs",
-        right: "    let pool = subject.view.labels.get(names::KARPENTER_POOL_LABEL)?;\n",
-        wrong: "    let pool = subject.view.labels.get(names::KARPENTER_POOL_LABEL).filter(|_| false)?;\n",
+        right: "    let Some(pool) = subject.view.labels.get(names::KARPENTER_POOL_LABEL) else {",
+        wrong: "    let Some(pool) = subject.view.labels.get(names::KARPENTER_POOL_LABEL).filter(|_| false) else {",
     },
     Mistake {
         name: "a node is deleted before the right to it was reserved",

@@ -38,24 +38,28 @@ pub(super) fn is_control_plane(subject: &Subject<'_>) -> bool {
     names::CONTROL_PLANE_LABELS.iter().any(|label| subject.view.labels.contains_key(label))
 }
 
-/// Why a node of Karpenter may not be closed. Karpenter counts pods that wait behind a taint which it does not know
-/// to be temporary, and buys nodes for them without end.
-pub(super) fn closing_is_unsafe<'t>(
-    subject: &Subject<'_>,
-    mut taints: impl Iterator<Item = &'t crate::config::Taint>,
-) -> Option<String> {
-    let pool = subject.view.labels.get(names::KARPENTER_POOL_LABEL)?;
-    let Some(pools) = subject.cx.world.pools() else {
-        return Some(format!("NodePool {pool} has not been read yet"));
-    };
-    let known = pools.get(pool);
-    let unknown = taints.find(|taint| !known.is_some_and(|pool| pool.startup_taints.contains(&taint.key)))?;
-    Some(format!("NodePool {pool} does not list {} in startupTaints", unknown.key))
+/// Whether a node may be closed.
+pub(super) enum MayClose {
+    Yes,
+    No(String),
+    NotYetKnown(String),
 }
 
-/// Whether nobody can say yet if a node may be closed.
-pub(super) fn awaits_pools(subject: &Subject<'_>) -> bool {
-    subject.view.labels.contains_key(names::KARPENTER_POOL_LABEL) && subject.cx.world.pools().is_none()
+/// Karpenter counts pods that wait behind a taint which it does not know to be temporary, and buys nodes for them
+/// without end.
+pub(super) fn may_close<'t>(
+    subject: &Subject<'_>,
+    mut taints: impl Iterator<Item = &'t crate::config::Taint>,
+) -> MayClose {
+    let Some(pool) = subject.view.labels.get(names::KARPENTER_POOL_LABEL) else { return MayClose::Yes };
+    let Some(pools) = subject.cx.world.pools() else {
+        return MayClose::NotYetKnown(format!("NodePool {pool} has not been read yet"));
+    };
+    let known = pools.get(pool);
+    let unknown = taints.find(|taint| !known.is_some_and(|pool| pool.startup_taints.contains(&taint.key)));
+    unknown.map_or(MayClose::Yes, |taint| {
+        MayClose::No(format!("NodePool {pool} does not list {} in startupTaints", taint.key))
+    })
 }
 
 /// Karpenter puts startup taints on again that were taken off before it has registered the node.

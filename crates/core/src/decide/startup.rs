@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::scope::MayClose;
 use super::subject::Subject;
 use super::{scope, verification};
 use crate::action::{Action, Closing, Headline, News};
@@ -132,7 +133,7 @@ fn backfill(subject: &Subject<'_>, gate: &StartupGate) -> Option<Action> {
     let had_it = subject.view.annotations.contains_key(&gate.completed_annotation);
     let verified = subject.state.is_some() || subject.is_labelled();
     let is_idle = verification::fresh_occupancy(subject) == Some(&Occupancy::Idle);
-    let safe = scope::closing_is_unsafe(subject, std::iter::once(&gate.taint)).is_none();
+    let safe = matches!(scope::may_close(subject, std::iter::once(&gate.taint)), MayClose::Yes);
     let wanted = subject.cx.config.node_management.backfill;
     (wanted && !had_it && !verified && is_idle && safe).then(|| {
         let message = format!("gate {} is closed: the node never had it and is idle", gate.name);

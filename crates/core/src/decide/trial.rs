@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::scope::MayClose;
 use super::subject::{Subject, phase_of};
 use super::{Decision, Seat, Want, deletion, scope, startup, tidy, verification};
 use crate::action::{Action, Closing, Headline, News, Recorded, Removal};
@@ -280,12 +281,17 @@ impl<'a> Trial<'a> {
         if suspicion.is_some() && self.probation.is_some() {
             return self.record_inconclusive(&reason);
         }
-        // What is recorded now would stand when they are known.
-        if self.closes_if_it_fails() && scope::awaits_pools(subject) {
-            return self
-                .waiting("the checks failed; whether the node may be closed is known once its NodePool is");
-        }
-        let stays_open = self.stays_open();
+        let stays_open = match (self.probation, scope::may_close(subject, subject.taints().iter())) {
+            (None, _) | (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::Yes) => None,
+            (Some(_), MayClose::No(why)) => Some(why),
+            (Some(Probation { why, if_it_fails: IfItFails::StayOpen }), _) => Some(why.to_owned()),
+            // What is recorded now would stand when it is known.
+            (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::NotYetKnown(_)) => {
+                return self.waiting(
+                    "the checks failed; whether the node may be closed is known once its NodePool is",
+                );
+            }
+        };
         let closes = self.probation.is_some() && stays_open.is_none();
         let goes_on = attempt < settings.max_retries && stays_open.is_none();
         let delay = match subject.cx.seat {
@@ -313,23 +319,6 @@ impl<'a> Trial<'a> {
             self.record(&state, Recorded::Failure, Some(news))
         };
         Decision::new(told).acts(action)
-    }
-
-    fn closes_if_it_fails(self) -> bool {
-        matches!(self.probation, Some(Probation { if_it_fails: IfItFails::Close, .. }))
-    }
-
-    /// Why a node that fails stays open.
-    fn stays_open(self) -> Option<String> {
-        let Probation { why, if_it_fails } = self.probation?;
-        let is_unsafe = scope::closing_is_unsafe(self.subject, self.subject.taints().iter());
-        match if_it_fails {
-            IfItFails::Close => is_unsafe,
-            // That a pool is not known yet is no reason that lasts.
-            IfItFails::StayOpen => {
-                is_unsafe.filter(|_| !scope::awaits_pools(self.subject)).or_else(|| Some(why.to_owned()))
-            }
-        }
     }
 
     /// Says nothing about the node, so it costs no attempt; but it cannot go on for ever.

@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 
+use super::scope::MayClose;
 use super::subject::Subject;
 use super::trial::{IfItFails, Probation, Progress, Trial, progress};
 use super::{Decision, Seat, Want, deletion, scope, startup};
@@ -72,7 +73,7 @@ fn never_closed(why: &'static str) -> Standing {
 }
 
 pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
-    scope::closing_is_unsafe(subject, subject.taints().iter()).is_none()
+    matches!(scope::may_close(subject, subject.taints().iter()), MayClose::Yes)
 }
 
 pub(super) fn consider(subject: &Subject<'_>) -> Decision {
@@ -108,8 +109,9 @@ fn ungated(subject: &Subject<'_>) -> Decision {
     if !subject.cx.config.node_management.backfill {
         return leave(String::new());
     }
-    if let Some(unsafe_to_close) = scope::closing_is_unsafe(subject, subject.taints().iter()) {
-        return leave(format!(", and {unsafe_to_close}"));
+    if let MayClose::No(why) | MayClose::NotYetKnown(why) = scope::may_close(subject, subject.taints().iter())
+    {
+        return leave(format!(", and {why}"));
     }
     let again = subject.cx.now + interval(subject);
     match fresh_occupancy(subject) {
