@@ -128,6 +128,15 @@ fn what_one_kubelet_says_makes_no_list_unreadable() {
 }
 
 #[test]
+fn a_pod_is_read_whatever_its_numbers_are() {
+    let container = [text(1, "worker"), whole(5, -1)].concat();
+    let meta = [text(1, "p"), bytes(9, &time(i64::MAX))].concat();
+    let pod = [bytes(1, &meta), bytes(3, &bytes(8, &container))].concat();
+    let pod: SlimWorker = answer(&enveloped("Pod", &pod)).unwrap();
+    assert!(pod.metadata.deletion_timestamp.is_some());
+}
+
+#[test]
 fn a_pod_tells_how_it_ended() {
     let terminated = [whole(1, -1), text(3, "Error"), text(4, "last words")].concat();
     let container = [text(1, "worker"), bytes(2, &bytes(3, &terminated)), whole(5, 3), text(8, "c")].concat();
