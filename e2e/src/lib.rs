@@ -47,6 +47,8 @@ mod rights;
 mod story;
 mod writes;
 
+use std::path::{Path, PathBuf};
+
 pub use api::Api;
 pub use cluster::{Cluster, NAMESPACE};
 pub use config::Config;
@@ -59,9 +61,15 @@ pub use hold::Hold;
 pub use http::{Answer, get};
 pub use metrics::Metrics;
 pub use node::{Condition, GATE, Node, NodeEvent};
-pub use release::{RELEASE, Release, chart, values};
+pub use release::{RELEASE, Release, chart, pods_of, values};
 pub use story::PATIENCE;
 pub use writes::Write;
+
+/// A file of this checkout.
+#[must_use]
+pub fn in_checkout(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
 
 /// The examples of the README must compile too.
 #[cfg(doctest)]

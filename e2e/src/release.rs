@@ -1,6 +1,6 @@
 //! The product as people install it: by its Helm chart.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use fs_err as fs;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::config::Config;
-use crate::product;
+use crate::{in_checkout, product};
 
 /// The name of the release, and so of its objects.
 pub const RELEASE: &str = "kube-node-ready";
@@ -22,12 +22,22 @@ roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,
 #[derive(Debug, Clone)]
 pub struct Release<'c> {
     cluster: &'c Cluster,
+    namespace: &'static str,
 }
+
+/// How long Helm waits.
+const LONG_ENOUGH: &str = "3m";
 
 /// The folder of the chart.
 #[must_use]
 pub fn chart() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/helm/kube-node-ready")
+    in_checkout("deploy/helm/kube-node-ready")
+}
+
+/// The labels of all pods of a component.
+#[must_use]
+pub fn pods_of(component: &str) -> String {
+    format!("app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component={component}")
 }
 
 /// Values with the image under test and with the patience of a test.
@@ -42,32 +52,43 @@ pub fn values() -> Value {
 impl<'c> Release<'c> {
     /// Installs the chart and waits until everything is ready.
     pub fn install(cluster: &'c Cluster, values: &Value) -> Result<Self> {
-        let release = Self { cluster };
-        release.run("install", values)?;
+        Self::install_in(NAMESPACE, cluster, values)
+    }
+
+    /// The same in another namespace.
+    pub fn install_in(namespace: &'static str, cluster: &'c Cluster, values: &Value) -> Result<Self> {
+        let release = Self { cluster, namespace };
+        release.run("install", values, LONG_ENOUGH)?;
         Ok(release)
     }
 
     /// Changes the values, and waits until everything is ready again.
     pub fn upgrade(&self, values: &Value) -> Result<()> {
-        self.run("upgrade", values).map(drop)
+        self.upgrade_within(LONG_ENOUGH, values)
+    }
+
+    /// The same, if it does not take longer.
+    pub fn upgrade_within(&self, patience: &str, values: &Value) -> Result<()> {
+        self.run("upgrade", values, patience).map(drop)
     }
 
     /// Runs the chart's own test and gives what it said.
     pub fn test(&self) -> Result<String> {
-        self.cluster.helm(["test", RELEASE, "--namespace", NAMESPACE, "--timeout", "3m"])
+        self.cluster.helm(["test", RELEASE, "--namespace", self.namespace, "--timeout", LONG_ENOUGH])
     }
 
     /// Takes it away.
     pub fn uninstall(self) -> Result<String> {
-        self.cluster.helm(["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "3m"])
+        let options = ["--namespace", self.namespace, "--wait", "--timeout", LONG_ENOUGH];
+        self.cluster.helm(["uninstall", RELEASE].into_iter().chain(options))
     }
 
-    fn run(&self, verb: &str, values: &Value) -> Result<String> {
+    fn run(&self, verb: &str, values: &Value, patience: &str) -> Result<String> {
         let file = self.cluster.folder().join("values.json");
         fs::write(&file, values.to_string())?;
         let (chart, file) = (chart(), file.to_string_lossy().into_owned());
         let chart = chart.to_str().context("the folder of the chart is no text")?;
-        let options = ["--namespace", NAMESPACE, "--values", &file, "--wait", "--timeout", "3m"];
+        let options = ["--namespace", self.namespace, "--values", &file, "--wait", "--timeout", patience];
         self.cluster.helm([verb, RELEASE, chart].into_iter().chain(options))
     }
 }

@@ -1,19 +1,18 @@
 //! Commands of kubectl and Helm that people are told to type are typed: all of them, on a real cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fs_err as fs;
-use knr_e2e::{Cluster, chart, product, values};
+use knr_e2e::{Cluster, RELEASE, Release, in_checkout, pods_of, product, values};
 use lab::{Home, Tool};
 use serde_json::json;
 
 /// Where the pages install it.
 const NAMESPACE: &str = "kube-system";
 /// A part of a command, and what it may fail with here: there is nothing for it to find, but it was understood.
-const MAY_FIND_NOTHING: [(&str, &str); 4] = [
-    ("--previous", "previous terminated container"),
+const MAY_FIND_NOTHING: [(&str, &str); 3] = [
     ("unverified:NoSchedule-", "not found"),
     ("job/kube-node-ready-release", "not found"),
     ("get nodepools", "doesn't have a resource type"),
@@ -35,7 +34,8 @@ esac"#;
 #[test]
 fn commands_in_the_pages_work() -> Result<()> {
     let cluster = Cluster::start_bare("documented", |lab| lab.nodes(1))?;
-    install(&cluster)?;
+    // All else as it is by default, as in the pages.
+    Release::install_in(NAMESPACE, &cluster, &json!({ "image": values()["image"] }))?;
     let node = cluster.join("n2")?;
     node.wait_until_open()?;
     let terminal = Terminal::open(&cluster)?;
@@ -46,27 +46,14 @@ fn commands_in_the_pages_work() -> Result<()> {
     Ok(())
 }
 
-fn install(cluster: &Cluster) -> Result<()> {
-    let (file, chart) = (cluster.folder().join("values.json"), chart());
-    // All else as it is by default, as in the pages.
-    fs::write(&file, json!({ "image": values()["image"] }).to_string())?;
-    let (file, chart) = (file.to_string_lossy(), chart.to_string_lossy());
-    let options = ["--namespace", NAMESPACE, "--values", &file, "--wait", "--timeout", "3m"];
-    cluster.helm(["install", "kube-node-ready", &chart].into_iter().chain(options)).map(drop)
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 /// Commands in the blocks of all pages for people who run it.
 fn commands() -> Result<Vec<String>> {
     let mut pages = vec![
-        root().join("README.md"),
-        root().join("deploy/helm/kube-node-ready/README.md"),
-        root().join("examples/README.md"),
+        in_checkout("README.md"),
+        in_checkout("deploy/helm/kube-node-ready/README.md"),
+        in_checkout("examples/README.md"),
     ];
-    for entry in fs::read_dir(root().join("docs"))? {
+    for entry in fs::read_dir(in_checkout("docs"))? {
         pages.push(entry?.path());
     }
     pages.sort();
@@ -110,9 +97,8 @@ impl Terminal {
             fs::set_permissions(folder.join(name), executable)?;
         }
         let home = Home::from_env()?;
-        let pods = "app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component=controller";
-        let pods =
-            cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={pods}"))?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={}", pods_of("controller"));
+        let pods = cluster.api().list(&path)?;
         let answer = cluster.api().get("/version")?;
         let version = answer["gitVersion"].as_str().context("no version")?;
         let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -138,7 +124,7 @@ impl Terminal {
             (" NAME", " n2"),
             ("<worker>", &self.pod),
             ("<pod>", &self.pod),
-            ("<release>", "kube-node-ready"),
+            ("<release>", RELEASE),
             ("<namespace>", NAMESPACE),
             ("my-values.yaml", "examples/values-minimal.yaml"),
             (&released, &image),
@@ -155,7 +141,7 @@ impl Terminal {
 
     fn run(&self, command: &str) -> Result<()> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", command]).current_dir(root()).env("PATH", &self.path);
+        shell.args(["-c", command]).current_dir(in_checkout(".")).env("PATH", &self.path);
         let ran = shell.envs(self.variables.iter().cloned()).output()?;
         let said = String::from_utf8_lossy(&ran.stderr);
         let found_nothing =

@@ -5,7 +5,7 @@ mod rendered;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use knr_e2e::{Cluster, LONG_GRACE, NAMESPACE, Node, RELEASE, Release, chart, product, values};
+use knr_e2e::{Cluster, LONG_GRACE, NAMESPACE, Node, Release, pods_of, product, values};
 use knr_k8s::calls::Who;
 use lab::{Fault, Tool};
 use serde_json::{Value, json};
@@ -84,12 +84,10 @@ fn its_own_test_names_a_right_that_is_missing(cluster: &Cluster, release: &Relea
 fn what_a_failed_upgrade_has_left_is_taken_back(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/kube-node-ready-config");
     let taint_key = || Ok::<_, anyhow::Error>(cluster.api().get(&path)?["data"]["TAINT_KEY"].clone());
-    let chart = chart();
-    let chart = chart.to_str().context("the folder of the chart is no text")?;
-    let wrong = "config.taintKey=example.com/other,image.tag=none";
-    let options = ["--reuse-values", "--set", wrong, "--wait", "--timeout", "5s"];
-    let upgrade = ["upgrade", RELEASE, chart, "--namespace", NAMESPACE];
-    ensure!(cluster.helm(upgrade.into_iter().chain(options)).is_err(), "there is no such image");
+    let mut wrong = values();
+    wrong["config"] = json!({ "taintKey": "example.com/other" });
+    wrong["image"]["tag"] = json!("none");
+    ensure!(release.upgrade_within("5s", &wrong).is_err(), "there is no such image");
     assert_eq!(taint_key()?, "example.com/other");
     release.upgrade(&values())?;
     assert_eq!(taint_key()?, "");
@@ -133,8 +131,8 @@ fn opens_what_is_closed(cluster: &Cluster, release: Release<'_>, broken: &Node<'
 /// For a person who wants to know before.
 fn says_what_would_be_opened(cluster: &Cluster) -> Result<()> {
     let kubeconfig = cluster.kubeconfig().to_string_lossy().into_owned();
-    let pods = "app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component=controller";
-    let who = ["--kubeconfig", &kubeconfig, "--namespace", NAMESPACE, "--selector", pods];
+    let pods = pods_of("controller");
+    let who = ["--kubeconfig", &kubeconfig, "--namespace", NAMESPACE, "--selector", &pods];
     let said = product::run(["release", "--dry-run"].into_iter().chain(who))?;
     for line in [
         "this is a dry run, nothing was changed",
@@ -154,8 +152,7 @@ fn keeps_what_is_closed(cluster: &Cluster, broken: &Node<'_>) -> Result<()> {
     release.uninstall()?;
     assert!(!broken.is_open()?);
     // One may be under way to the broken node, as the page on uninstalling says.
-    let workers = "app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component=worker";
-    cluster.kubectl(["-n", NAMESPACE, "delete", "pods", "--selector", workers])?;
+    cluster.kubectl(["-n", NAMESPACE, "delete", "pods", "--selector", &pods_of("worker")])?;
     nothing_is_left(cluster)
 }
 

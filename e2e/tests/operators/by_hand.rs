@@ -4,11 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fs_err as fs;
-use knr_e2e::{Cluster, Config, NAMESPACE, PATIENCE};
+use knr_e2e::{Cluster, Config, NAMESPACE, PATIENCE, in_checkout};
 use lab::Fault;
 use serde_json::{Value, json};
 
-use crate::process::{Printed, file, in_checkout, on_a_terminal, program, run};
+use crate::process::{Printed, file, on_a_terminal, program, run};
 
 /// The sign with which colours begin.
 const ESCAPE: char = '\u{1b}';

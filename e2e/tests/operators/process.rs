@@ -1,7 +1,7 @@
 //! The program as a person starts it, and what it prints.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result};
@@ -53,9 +53,4 @@ pub(crate) fn file(cluster: &Cluster, name: &str, text: &str) -> Result<PathBuf>
     let path = cluster.folder().join(name);
     fs::write(&path, text)?;
     Ok(path)
-}
-
-/// A file of this checkout.
-pub(crate) fn in_checkout(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }

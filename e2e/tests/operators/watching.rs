@@ -6,11 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use fs_err as fs;
-use knr_e2e::{Cluster, Config, Controller, Metrics};
+use knr_e2e::{Cluster, Config, Controller, Metrics, in_checkout};
 use lab::Fault;
 use serde_json::{Value, json};
-
-use crate::process::in_checkout;
 
 pub(crate) fn metrics_logs_and_edits(cluster: &Cluster) -> Result<()> {
     let config = Config::new()
