@@ -175,8 +175,7 @@ impl Api {
                     401 => Kind::Unauthorized,
                     403 => Kind::Forbidden,
                     404 => Kind::NotFound,
-                    429 | 503 | 504 => Kind::Busy,
-                    _ => Kind::BadStatus,
+                    other => web::kind_of_status(other),
                 };
                 Trouble::new(kind, format!("{at}: {} {}", status.code, status.message))
             }
@@ -187,6 +186,14 @@ impl Api {
             kube::Error::Auth(error) => Trouble::new(Kind::NoAccess, format!("{at}: {error}")),
             other => from_layers(other, &at),
         }
+    }
+}
+
+/// Every API server serves what was asked for, so what answers 404 is none.
+pub(crate) fn always_served(trouble: Trouble) -> Trouble {
+    match trouble.kind {
+        Kind::NotFound => Trouble { kind: Kind::BadStatus, ..trouble },
+        _ => trouble,
     }
 }
 

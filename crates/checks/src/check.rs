@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+pub use knr_core::fault::Kind;
 use knr_core::report::Failure;
 use tokio::time::Instant;
 
@@ -79,17 +80,19 @@ impl Trouble {
         Self::new(kind, format!("{words}{}", self.detail))
     }
 
-    /// Two at once: the first one decides on the kind.
-    pub(crate) fn and(self, other: &Self) -> Self {
-        if self.detail == other.detail {
-            return self;
+    /// Two at once. The first one decides on the kind, unless only the other one can be the fault of the node.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let (first, second) =
+            if other.kind.blame() < self.kind.blame() { (other, self) } else { (self, other) };
+        if first.detail == second.detail {
+            return first;
         }
-        Self::new(self.kind, format!("{}; {}", self.detail, other.detail))
+        Self::new(first.kind, format!("{}; {}", first.detail, second.detail))
     }
 
     /// Several at once.
     pub(crate) fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
-        troubles.into_iter().reduce(|all, next| all.and(&next))
+        troubles.into_iter().reduce(Self::and)
     }
 }
 
@@ -122,72 +125,8 @@ impl About {
     /// The failure as it is reported.
     pub(crate) fn failure(&self, trouble: Trouble) -> Failure {
         let hint = self.hint(trouble.kind).to_owned();
-        Failure { kind: trouble.kind.word().to_owned(), detail: trouble.detail, hint }
+        Failure { kind: trouble.kind.into(), detail: trouble.detail, hint }
     }
-}
-
-macro_rules! kinds {
-    ($($kind:ident $word:literal $meaning:literal,)*) => {
-        /// In what way a check failed.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Kind {
-            $(#[doc = $meaning] $kind,)*
-        }
-
-        impl Kind {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$kind,)*];
-
-            /// The word in the report.
-            #[must_use]
-            pub const fn word(self) -> &'static str {
-                match self { $(Self::$kind => $word,)* }
-            }
-
-            /// What it means, in a sentence.
-            #[must_use]
-            pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$kind => $meaning,)* }
-            }
-        }
-    };
-}
-
-kinds! {
-    Timeout "timeout" "Nothing came back in time.",
-    UdpTimeout "udp-timeout" "Nothing came back over UDP, but over TCP it did.",
-    TcpTimeout "tcp-timeout" "Nothing came back over TCP, but over UDP it did.",
-    Refused "refused" "The address was reached, and nothing listens there.",
-    Unreachable "unreachable" "There is no way to the address.",
-    Closed "closed" "The connection was ended by the other side or on the way.",
-    Io "io" "The system reported another error.",
-    Resolve "resolve" "The name of the peer could not be resolved.",
-    NoNameserver "no-nameserver" "There is no nameserver to ask.",
-    Nxdomain "nxdomain" "The nameserver says that there is no such name.",
-    NoRecords "no-records" "The name exists, but has no address.",
-    Servfail "servfail" "The nameserver could not find out.",
-    QueryRefused "query-refused" "The nameserver does not answer to us.",
-    BadAnswer "bad-answer" "The answer made no sense.",
-    TlsTimeout "tls-timeout" "The TCP connection stands, but the TLS handshake does not end.",
-    Untrusted "untrusted" "The certificate is not trusted.",
-    Tls "tls" "The TLS handshake failed for another reason.",
-    NoAnswer "no-answer" "The connection stands, but no answer came in time.",
-    Unauthorized "unauthorized" "The API server does not accept the credentials.",
-    Forbidden "forbidden" "The API server does not allow this.",
-    Busy "busy" "The API server has no time.",
-    BadStatus "bad-status" "The answer has another status than expected.",
-    NoAccess "no-access" "It is not known how to reach the API server, or as whom.",
-    Api "api" "What the check needs to know could not be read from the API server.",
-    NotFound "not-found" "The API server knows no such thing.",
-    NoEndpoints "no-endpoints" "The Service has no ready pods.",
-    NoClusterIp "no-cluster-ip" "The Service has no address of its own.",
-    ServiceUnreachable "service-unreachable" "The `kubernetes` Service is out of reach.",
-    PodsUnreachable "pods-unreachable" "Pods are out of reach at their own addresses.",
-    Missing "missing" "There is no such file.",
-    RequestLost "request-lost" "Small packets arrive, but a large request is not answered.",
-    AnswerLost "answer-lost" "Small packets arrive, but a large answer does not.",
-    Deadline "deadline" "The check did not end in time.",
-    Crashed "crashed" "The check broke down.",
 }
 
 /// A span of time for people: `12 ms`, `0.8 s`, `10 s`.
@@ -215,8 +154,14 @@ mod tests {
 
     #[test]
     fn several_troubles_become_one() {
-        let two = vec![Trouble::new(Kind::Refused, "a"), Trouble::new(Kind::Timeout, "b")];
-        assert_eq!(Trouble::all(two), Some(Trouble::new(Kind::Refused, "a; b")));
+        let of = |kinds: &[Kind]| Trouble::all(kinds.iter().map(|kind| Trouble::new(*kind, kind.word())));
+        let one = |kind, detail| Some(Trouble::new(kind, detail));
+        assert_eq!(of(&[Kind::Refused, Kind::Timeout]), one(Kind::Refused, "refused; timeout"));
+        assert_eq!(
+            of(&[Kind::NotFound, Kind::NoEndpoints, Kind::Timeout]),
+            one(Kind::Timeout, "timeout; no-endpoints; not-found"),
+            "what may be the node's fault decides"
+        );
         assert_eq!(Trouble::all(Vec::new()), None);
         let same = vec![Trouble::new(Kind::Api, "a"), Trouble::new(Kind::Api, "a")];
         assert_eq!(Trouble::all(same), Some(Trouble::new(Kind::Api, "a")));

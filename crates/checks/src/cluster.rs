@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use knr_core::fault::Blame;
 use kube::api::{Api as Objects, ListParams};
 
-use crate::api::Api;
+use crate::api::{self, Api};
 use crate::check::{Kind, Outcome, Trouble};
 
 /// The label of a slice with the name of its Service.
@@ -41,8 +42,8 @@ pub(crate) async fn endpoints(api: &Api, name: &str) -> Result<Vec<Endpoint>, Tr
     let (namespace, service) = name.split_once('/').unwrap_or(("default", name));
     let objects: Objects<EndpointSlice> = Objects::namespaced(api.client(), namespace);
     let wanted = ListParams::default().labels(&format!("{SERVICE_LABEL}={service}")).limit(MAX_SLICES);
-    let slices = api.ask(&format!("LIST EndpointSlices of {name}"), objects.list(&wanted)).await?;
-    Ok(slices.items.iter().flat_map(ready).collect())
+    let slices = api.ask(&format!("LIST EndpointSlices of {name}"), objects.list(&wanted)).await;
+    Ok(slices.map_err(api::always_served)?.items.iter().flat_map(ready).collect())
 }
 
 fn ready(slice: &EndpointSlice) -> impl Iterator<Item = Endpoint> {
@@ -61,7 +62,8 @@ fn ready(slice: &EndpointSlice) -> impl Iterator<Item = Endpoint> {
     })
 }
 
-/// What a check makes of it that it cannot read what it needs: whether the API works is for another check.
+/// What a check makes of it that it cannot read what it needs. Whether the API can be reached from the node is for
+/// another check; what cannot be the fault of the node is reported as it is.
 pub(crate) fn unread(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Fail(trouble) => Outcome::Fail(unread_trouble(trouble)),
@@ -70,9 +72,9 @@ pub(crate) fn unread(outcome: Outcome) -> Outcome {
 }
 
 pub(crate) fn unread_trouble(trouble: Trouble) -> Trouble {
-    match trouble.kind {
-        Kind::NoAccess | Kind::Forbidden | Kind::NotFound => trouble,
-        _ => trouble.within(Kind::Api, "the API server: "),
+    match trouble.kind.blame() {
+        Blame::Node => trouble.within(Kind::Api, "the API server: "),
+        Blame::Cluster | Blame::Installation => trouble,
     }
 }
 

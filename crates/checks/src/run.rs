@@ -25,7 +25,7 @@ pub async fn run(plan: &CheckPlan, node: Option<&str>, api: ApiAccess) -> Report
     let port = std::env::var(PORT_VARIABLE).ok().and_then(|port| port.parse().ok());
     let surroundings =
         Surroundings { node: node.map(str::to_owned), api, kubernetes_service: host.zip(port) };
-    Report { checks: run_all(build(plan), plan, Arc::new(surroundings)).await, error: None }
+    Report { checks: run_all(build(plan), plan, Arc::new(surroundings)).await, ..Report::default() }
 }
 
 /// The names of the checks that a plan asks for, in the order of the report.
@@ -166,7 +166,7 @@ fn tell(check: &dyn Check, tried: Tried) -> CheckResult {
         }
         Outcome::Fail(trouble) => {
             let failure = check.about().failure(trouble);
-            let (kind, detail, hint) = (&failure.kind, &failure.detail, &failure.hint);
+            let (kind, detail, hint) = (failure.kind.word(), &failure.detail, &failure.hint);
             warn!(check = name, millis, kind, detail, hint, "check failed");
             (CheckOutcome::Fail(failure), String::new())
         }

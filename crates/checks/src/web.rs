@@ -216,6 +216,15 @@ pub(crate) fn no_answer(what: &str, start: Instant) -> Trouble {
     Trouble::new(Kind::NoAnswer, format!("{what}: connected, but no answer after {}", span(start.elapsed())))
 }
 
+/// The failure behind a status that was not expected.
+pub(crate) const fn kind_of_status(status: u16) -> Kind {
+    match status {
+        429 | 503 | 504 => Kind::Busy,
+        500..=599 => Kind::ServerError,
+        _ => Kind::BadStatus,
+    }
+}
+
 pub(crate) fn hyper_trouble(error: &hyper::Error, what: &str) -> Trouble {
     if error.is_parse() {
         return Trouble::new(Kind::BadAnswer, format!("{what}: not HTTP: {error}"));

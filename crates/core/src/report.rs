@@ -4,11 +4,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fault::ReportedKind;
+
 /// A termination message is cut by the kubelet beyond this many bytes.
 pub const MAX_REPORT_BYTES: usize = 4096;
 
 /// The report of one worker, written as JSON into its termination message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The checks in the order of the configuration.
     #[serde(default)]
@@ -16,6 +18,9 @@ pub struct Report {
     /// Why no check could be run at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The worker was told to stop before the checks were done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// One check and how it went.
@@ -49,7 +54,7 @@ pub enum CheckOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// One word: `timeout`, `refused`, `nxdomain`, ..
-    pub kind: String,
+    pub kind: ReportedKind,
     /// What exactly, with address and time.
     #[serde(default)]
     pub detail: String,
@@ -91,13 +96,14 @@ impl Report {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.detail.is_empty() { &self.kind } else { &self.detail })
+        f.write_str(if self.detail.is_empty() { self.kind.word() } else { &self.detail })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Kind;
 
     #[test]
     fn a_report_is_read_back_as_it_was_written() {
@@ -112,7 +118,7 @@ mod tests {
                 CheckResult {
                     name: "dns".into(),
                     outcome: CheckOutcome::Fail(Failure {
-                        kind: "timeout".into(),
+                        kind: Kind::Timeout.into(),
                         detail: "no answer from 10.96.0.10 in 5 s".into(),
                         hint: "look at kube-proxy".into(),
                     }),
@@ -120,7 +126,7 @@ mod tests {
                     note: String::new(),
                 },
             ],
-            error: None,
+            ..Report::default()
         };
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(Report::parse(&text).unwrap(), report);

@@ -1,10 +1,12 @@
 //! What the end of a worker means for its node.
 
-use crate::report::Report;
+use crate::config::BuiltInCheck;
+use crate::fault::{Blame, Kind, ReportedKind, WorkerFailure, waiting_failure};
+use crate::report::{Failure, Report};
 use crate::texts::shortened;
 use crate::view::Ending;
 
-/// The exit code by which our own worker says that it could not run: a bad configuration, not a bad node.
+/// The exit code by which the worker of this project says that it could not run: a bad configuration, not a bad node.
 const COULD_NOT_RUN: i32 = 2;
 /// Longer last words of a worker are cut.
 const MAX_WORDS_CHARS: usize = 200;
@@ -14,15 +16,17 @@ const MAX_WORDS_CHARS: usize = 200;
 pub enum Verdict {
     /// The node is fit.
     Pass,
-    /// It is not.
+    /// It is not known to be fit, and whose fault that is.
     Fail(Fault),
     /// This says nothing about the node.
     Inconclusive(String),
 }
 
-/// Why a node is not fit.
+/// Why a node cannot be verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
+    /// Whose fault it is.
+    pub blame: Blame,
     /// One word for the condition: `DnsTimeout`.
     pub cause: String,
     /// A phrase for people: `dns: no answer from 10.96.0.10 in 5 s`.
@@ -30,10 +34,16 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault from its two parts.
+    /// A fault of the node.
     #[must_use]
     pub fn new(cause: &str, reason: impl Into<String>) -> Self {
-        Self { cause: cause.to_owned(), reason: reason.into() }
+        Self { blame: Blame::Node, cause: cause.to_owned(), reason: reason.into() }
+    }
+
+    /// A fault of whoever the table blames for it.
+    #[must_use]
+    pub fn of(failure: WorkerFailure, reason: impl Into<String>) -> Self {
+        Self { blame: failure.blame(), cause: failure.word().to_owned(), reason: reason.into() }
     }
 }
 
@@ -42,7 +52,13 @@ impl Fault {
 pub fn judge(ending: &Ending) -> Verdict {
     match ending {
         Ending::Killed(why) => Verdict::Inconclusive(format!("the worker was ended from outside: {why}")),
-        Ending::DeadlineExceeded => Verdict::Fail(Fault::new("Timeout", "the worker ran into its deadline")),
+        Ending::CouldNotStart(why) => {
+            let failure = waiting_failure(&why.reason).unwrap_or(WorkerFailure::NotStarted);
+            Verdict::Fail(Fault::of(failure, format!("the worker cannot be started: {why}")))
+        }
+        Ending::DeadlineExceeded => {
+            Verdict::Fail(Fault::of(WorkerFailure::Timeout, "the worker ran into its deadline"))
+        }
         Ending::Exited { code, message } => judge_exit(*code, Report::parse(message), message),
     }
 }
@@ -50,17 +66,22 @@ pub fn judge(ending: &Ending) -> Verdict {
 /// Any image may be a worker, so a report is welcome but not needed. If there is one, it may not contradict the
 /// exit code.
 fn judge_exit(code: i32, report: Option<Report>, message: &str) -> Verdict {
+    if report.as_ref().is_some_and(|report| report.stopped) {
+        return Verdict::Inconclusive("the worker was told to stop before the checks were done".to_owned());
+    }
     let failed = report.as_ref().and_then(failed_checks);
     let words = report.is_none().then(|| last_words(message)).flatten();
     match (code, failed, report.and_then(|report| report.error)) {
         (0, None, None) => Verdict::Pass,
         (_, Some(fault), _) => Verdict::Fail(fault),
         (0 | COULD_NOT_RUN, None, Some(error)) => {
-            Verdict::Inconclusive(format!("the worker could not run: {error}"))
+            let reason = format!("the worker could not run: {error}");
+            Verdict::Fail(Fault::of(WorkerFailure::Misconfigured, reason))
         }
         (code, None, error) => {
             let said = error.or(words).map_or(String::new(), |said| format!(": {said}"));
-            Verdict::Fail(Fault::new("WorkerFailed", format!("the worker ended with exit code {code}{said}")))
+            let reason = format!("the worker ended with exit code {code}{said}");
+            Verdict::Fail(Fault::of(WorkerFailure::Failed, reason))
         }
     }
 }
@@ -71,14 +92,30 @@ fn last_words(message: &str) -> Option<String> {
     Some(shortened(line, MAX_WORDS_CHARS).into_owned())
 }
 
+/// The check that decides who is blamed stands for all that failed.
 fn failed_checks(report: &Report) -> Option<Fault> {
-    let (check, failure) = report.first_failure()?;
-    let others: Vec<&str> = report.failed().skip(1).map(|(check, _)| check).collect();
+    let no_dns = ReportedKind::Known(Kind::NoDnsEndpoints);
+    let is_dns_down = report.failed().any(|(_, failure)| failure.kind == no_dns);
+    let mut failed: Vec<(Blame, bool, &str, &Failure)> = report
+        .failed()
+        .map(|(check, failure)| {
+            let is_consequence = is_dns_down && needs_dns(check, failure);
+            let blame = if is_consequence { Blame::Cluster } else { failure.kind.blame() };
+            (blame, is_consequence, check, failure)
+        })
+        .collect();
+    failed.sort_by_key(|(blame, is_consequence, ..)| (*blame, *is_consequence));
+    let ((blame, _, check, failure), others) = failed.split_first()?;
+    let others: Vec<&str> = others.iter().map(|(_, _, check, _)| *check).collect();
     let more =
         if others.is_empty() { String::new() } else { format!("; failed, too: {}", others.join(", ")) };
-    let cause = format!("{}{}", camel(check), camel(&failure.kind));
+    let cause = format!("{}{}", camel(check), camel(failure.kind.word()));
     let hint = if failure.hint.is_empty() { String::new() } else { format!(" ({})", failure.hint) };
-    Some(Fault { cause, reason: format!("{check}: {failure}{hint}{more}") })
+    Some(Fault { blame: *blame, cause, reason: format!("{check}: {failure}{hint}{more}") })
+}
+
+fn needs_dns(check: &str, failure: &Failure) -> bool {
+    check == BuiltInCheck::Dns.name() || failure.kind == ReportedKind::Known(Kind::Resolve)
 }
 
 /// Condition reasons are CamelCase words.
@@ -95,6 +132,7 @@ fn camel(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Waiting;
 
     fn exit(code: i32, message: &str) -> Verdict {
         judge(&Ending::Exited { code, message: message.to_owned() })
@@ -133,11 +171,89 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_could_not_run_says_nothing_about_its_node() {
+    fn the_node_is_blamed_before_the_cluster_and_the_cluster_before_the_installation() {
+        let report = |kinds: &[&str]| {
+            let checks: Vec<String> = kinds
+                .iter()
+                .map(|kind| format!(r#"{{"name":"{kind}","outcome":{{"fail":{{"kind":"{kind}"}}}}}}"#))
+                .collect();
+            let Verdict::Fail(fault) = exit(1, &format!(r#"{{"checks":[{}]}}"#, checks.join(","))) else {
+                panic!()
+            };
+            (fault.blame, fault.cause, fault.reason)
+        };
+        let expected = |blame, cause: &str, reason: &str| (blame, cause.to_owned(), reason.to_owned());
+        assert_eq!(
+            report(&["forbidden", "busy", "timeout", "refused"]),
+            expected(
+                Blame::Node,
+                "TimeoutTimeout",
+                "timeout: timeout; failed, too: refused, busy, forbidden"
+            )
+        );
+        assert_eq!(
+            report(&["forbidden", "busy"]),
+            expected(Blame::Cluster, "BusyBusy", "busy: busy; failed, too: forbidden")
+        );
+        assert_eq!(
+            report(&["forbidden"]),
+            expected(Blame::Installation, "ForbiddenForbidden", "forbidden: forbidden")
+        );
+        assert_eq!(report(&["busy", "gpu-lost"]).0, Blame::Node, "a kind that is not known");
+    }
+
+    #[test]
+    fn a_node_is_not_blamed_for_names_that_nobody_can_resolve() {
+        let of = |services: &str, other: &str| {
+            let report = format!(
+                r#"{{"checks":[{{"name":"dns","outcome":{{"fail":{{"kind":"timeout"}}}}}},
+                {{"name":"services","outcome":{{"fail":{{"kind":"{services}"}}}}}},
+                {{"name":"web","outcome":{{"fail":{{"kind":"{other}"}}}}}}]}}"#
+            );
+            let Verdict::Fail(fault) = exit(1, &report) else { panic!() };
+            (fault.blame, fault.cause, fault.reason)
+        };
+        let reason = "services: no-dns-endpoints; failed, too: dns, web".to_owned();
+        let expected = (Blame::Cluster, "ServicesNoDnsEndpoints".to_owned(), reason);
+        assert_eq!(of("no-dns-endpoints", "resolve"), expected);
+        assert_eq!(of("no-dns-endpoints", "refused").0, Blame::Node, "another failure");
+        assert_eq!(of("no-endpoints", "resolve").0, Blame::Node, "another Service");
+    }
+
+    #[test]
+    fn a_worker_that_could_not_run_is_the_fault_of_the_installation() {
         let error = r#"{"error":"no such check: dnss"}"#;
-        let said = Verdict::Inconclusive("the worker could not run: no such check: dnss".to_owned());
-        assert_eq!(exit(2, error), said);
-        assert_eq!(exit(0, error), said);
+        let fault = Fault::of(WorkerFailure::Misconfigured, "the worker could not run: no such check: dnss");
+        assert_eq!((fault.blame, fault.cause.as_str()), (Blame::Installation, "WorkerMisconfigured"));
+        assert_eq!(exit(2, error), Verdict::Fail(fault.clone()));
+        assert_eq!(exit(0, error), Verdict::Fail(fault));
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_started_is_the_fault_of_the_installation() {
+        let fault = |reason: &str, message: &str| {
+            let why = Waiting { reason: reason.to_owned(), message: message.to_owned() };
+            let Verdict::Fail(fault) = judge(&Ending::CouldNotStart(why)) else { panic!() };
+            (fault.blame, fault.cause, fault.reason)
+        };
+        let expected = |cause: &str, reason: &str| (Blame::Installation, cause.to_owned(), reason.to_owned());
+        assert_eq!(
+            fault("StartError", "no such file"),
+            expected("WorkerNotStarted", "the worker cannot be started: StartError: no such file")
+        );
+        assert_eq!(
+            fault("ImagePullBackOff", ""),
+            expected("ImagePullFailed", "the worker cannot be started: ImagePullBackOff")
+        );
+    }
+
+    #[test]
+    fn a_worker_that_was_ended_from_outside_says_nothing_about_its_node() {
+        let stopped = exit(2, r#"{"error":"told to stop","stopped":true}"#);
+        assert!(
+            matches!(&stopped, Verdict::Inconclusive(why) if why.contains("told to stop")),
+            "{stopped:?}"
+        );
         assert!(
             matches!(judge(&Ending::Killed("Evicted".into())), Verdict::Inconclusive(why) if why.contains("Evicted"))
         );

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use knr_core::config::Config;
 
+#[path = "../examples/generate/failures.rs"]
+mod failures;
 #[path = "../examples/generate/reference.rs"]
 mod reference;
 #[path = "../examples/generate/yaml.rs"]
@@ -23,6 +25,6 @@ fn the_generated_files_are_up_to_date() {
 fn the_default_file_in_the_reference_is_the_default() {
     let text = reference::default_file();
     assert_eq!(Config::parse(&text), Ok(Config::default()), "{text}");
-    let [_, (_, reference)] = reference::files();
+    let [_, (_, reference), _] = reference::files();
     assert!(reference.contains(&text));
 }

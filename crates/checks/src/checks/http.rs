@@ -25,7 +25,9 @@ pub(crate) static ABOUT: About = About {
         (Kind::NoAnswer, "connected, but the server says nothing: look at the server, or at the MTU"),
         (Kind::AnswerLost, "the answer began and stopped: large packets may be lost (MTU)"),
         (Kind::BadAnswer, "does the server speak HTTP at this port?"),
-        (Kind::BadStatus, "look at the log of the server"),
+        (Kind::Busy, "the server is overloaded, or not up yet"),
+        (Kind::ServerError, "look at the log of the server"),
+        (Kind::BadStatus, "look at the log of the server, and whether the address is right"),
     ],
 };
 
@@ -68,7 +70,8 @@ impl Http {
         if is_expected {
             Ok(format!("{url}: {got}"))
         } else {
-            Err(Trouble::new(Kind::BadStatus, format!("{url}: status {got}, expected {expected}")).into())
+            let detail = format!("{url}: status {got}, expected {expected}");
+            Err(Trouble::new(web::kind_of_status(got), detail).into())
         }
     }
 }
@@ -101,7 +104,11 @@ mod tests {
         assert_eq!(outcome, Outcome::Pass(format!("{}: 200", url(&good))));
         assert_eq!(good.asked(), ["GET /health?x=y nobody"]);
         assert!(matches!(to(url(&moved)).run(&context(soon())).await, Outcome::Pass(_)));
-        assert_eq!(kind(&to(url(&bad)), &context(soon())).await, Kind::BadStatus);
+        assert_eq!(kind(&to(url(&bad)), &context(soon())).await, Kind::Busy);
+        for (code, expected) in [(404, Kind::BadStatus), (429, Kind::Busy), (500, Kind::ServerError)] {
+            let server = text(code, "").await;
+            assert_eq!(kind(&to(url(&server)), &context(soon())).await, expected, "{code}");
+        }
         let exactly = |status, server| {
             Http::new("web", &HttpSpec { url: url(server), status: Some(status), insecure: false })
         };

@@ -7,7 +7,7 @@ use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SelfSubjectAcce
 use kube::api::{Api as Objects, PostParams};
 
 use super::mtu;
-use crate::api::Api;
+use crate::api::{self, Api};
 use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
 
 /// Who one is without credentials.
@@ -39,9 +39,9 @@ pub(crate) static ABOUT: About = About {
         (Kind::BadAnswer, "is it an API server that listens there?"),
         (Kind::Unauthorized, "look at the service account of the worker and at the clock of the node"),
         (Kind::Forbidden, "look at the ClusterRoleBinding system:basic-user"),
-        (Kind::NotFound, "is it an API server that listens there?"),
         (Kind::Busy, "the API server is overloaded, or not up yet"),
-        (Kind::BadStatus, "look at the log of the API server"),
+        (Kind::ServerError, "look at the log of the API server"),
+        (Kind::BadStatus, "is it an API server that listens there?"),
         (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
     ],
 };
@@ -97,8 +97,8 @@ async fn known(api: &Api) -> Result<String, Trouble> {
     let mut question = SelfSubjectAccessReview::default();
     question.spec.non_resource_attributes = Some(attributes);
     let options = PostParams::default();
-    api.ask("POST SelfSubjectAccessReview", reviews.create(&options, &question)).await?;
-    Ok(String::new())
+    let review = api.ask("POST SelfSubjectAccessReview", reviews.create(&options, &question)).await;
+    review.map(|_| String::new()).map_err(api::always_served)
 }
 
 #[cfg(test)]

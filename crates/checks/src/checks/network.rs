@@ -31,7 +31,10 @@ pub(crate) static ABOUT: About = About {
         (Kind::PodsUnreachable, "look at the CNI plugin of this node: pods of other nodes are out of reach"),
         (Kind::NoEndpoints, "no pod to try: look at the Service, or choose another in worker.services"),
         (Kind::Forbidden, "the worker needs list on endpointslices, in the namespaces of worker.services"),
-        (Kind::NotFound, "is this a Kubernetes API server?"),
+        (Kind::NotFound, "there is no Service default/kubernetes: look at the API server"),
+        (Kind::Unauthorized, "look at the service account of the worker"),
+        (Kind::Busy, "the API server is overloaded, or not up yet"),
+        (Kind::ServerError, "look at the log of the API server"),
         (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
         (Kind::Api, "pods to try could not be found out: look at the check kubernetes"),
     ],
@@ -64,7 +67,7 @@ impl Check for Network {
                 (Ok(service), Ok(pods)) => {
                     Outcome::Pass(std::iter::once(service).chain(pods).collect::<Vec<_>>().join("; "))
                 }
-                (Err(Outcome::Fail(service)), Err(Outcome::Fail(pods))) => service.and(&pods).into(),
+                (Err(Outcome::Fail(service)), Err(Outcome::Fail(pods))) => service.and(pods).into(),
                 // What failed says more than what was skipped.
                 (Err(failed @ Outcome::Fail(_)), _) => failed,
                 (_, Err(other)) | (Err(other), Ok(_)) => other,

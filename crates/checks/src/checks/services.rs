@@ -33,9 +33,13 @@ pub(crate) static ABOUT: About = About {
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (Kind::BadAnswer, "what answers there may be no DNS server: look at the Service"),
         (Kind::NoEndpoints, "look at the pods of the Service: none is ready"),
+        (Kind::NoDnsEndpoints, "look at the DNS pods: none is ready"),
         (Kind::NoClusterIp, "take the Service out of worker.services, or give it a ClusterIP"),
         (Kind::NotFound, "worker.services names a Service that does not exist"),
         (Kind::Forbidden, "the worker needs get on services and list on endpointslices in that namespace"),
+        (Kind::Unauthorized, "look at the service account of the worker"),
+        (Kind::Busy, "the API server is overloaded, or not up yet"),
+        (Kind::ServerError, "look at the log of the API server"),
         (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
         (Kind::Api, "the Service could not be read: look at the check kubernetes"),
     ],
@@ -95,7 +99,8 @@ impl Services {
         let spec = service.map_err(unread_trouble)?.spec.unwrap_or_default();
         let ready = endpoints.map_err(unread_trouble)?.len();
         if ready == 0 {
-            return Err(Trouble::new(Kind::NoEndpoints, format!("{name} has no ready pod")));
+            let kind = if is_dns(&spec) { Kind::NoDnsEndpoints } else { Kind::NoEndpoints };
+            return Err(Trouble::new(kind, format!("{name} has no ready pod")));
         }
         let targets =
             targets(&spec).map_err(|why| Trouble::new(Kind::NoClusterIp, format!("{name} {why}")))?;
@@ -126,6 +131,10 @@ enum Target {
     Dns(Server),
 }
 
+fn is_dns(spec: &ServiceSpec) -> bool {
+    spec.ports.iter().flatten().any(|port| port.port == DNS_PORT)
+}
+
 /// What of a Service must answer, or why nothing can.
 fn targets(spec: &ServiceSpec) -> Result<Vec<Target>, &'static str> {
     let listed = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
@@ -136,7 +145,7 @@ fn targets(spec: &ServiceSpec) -> Result<Vec<Target>, &'static str> {
         return Err("has no ClusterIP");
     }
     let ports: Vec<&ServicePort> = spec.ports.iter().flatten().collect();
-    let is_dns = ports.iter().any(|port| port.port == DNS_PORT);
+    let is_dns = is_dns(spec);
     // The word None of a headless Service is no address, and leaves nothing to try.
     let addresses = addresses.into_iter().filter_map(|ip| ip.parse::<IpAddr>().ok());
     let each = addresses.flat_map(|ip| ports.iter().filter_map(move |port| target(ip, port, is_dns)));

@@ -5,7 +5,7 @@ use crate::check::{COMMON, Kind, Trouble};
 use crate::checks::ABOUT;
 
 fn failed(name: &str, detail: &str, hint: &str) -> CheckResult {
-    let failure = Failure { kind: "timeout".into(), detail: detail.into(), hint: hint.into() };
+    let failure = Failure { kind: Kind::Timeout.into(), detail: detail.into(), hint: hint.into() };
     CheckResult {
         name: name.into(),
         outcome: CheckOutcome::Fail(failure),
@@ -23,7 +23,7 @@ fn skipped(name: &str, why: &str) -> CheckResult {
 }
 
 fn report(checks: Vec<CheckResult>) -> Report {
-    Report { checks, error: None }
+    Report { checks, ..Report::default() }
 }
 
 fn fitted(report: &Report) -> Report {
@@ -74,7 +74,7 @@ fn details_are_shortened_before_any_check_goes() {
     let fitted = fitted(&report(many.collect()));
     assert_eq!(fitted.checks.len(), 22);
     let CheckOutcome::Fail(failure) = &fitted.checks[19].outcome else { panic!("{fitted:?}") };
-    assert_eq!(failure.kind, "timeout");
+    assert_eq!(failure.kind, Kind::Timeout.into());
     assert!(failure.detail.ends_with('…') && failure.detail.chars().count() > 30, "{failure:?}");
 }
 
@@ -90,7 +90,7 @@ fn what_passed_goes_before_what_failed() {
 
 #[test]
 fn an_error_is_kept_as_far_as_it_goes() {
-    let error = |text: String| Report { checks: Vec::new(), error: Some(text) };
+    let error = |text: String| Report { error: Some(text), ..Report::default() };
     let left = fitted(&error("e".repeat(10_000)));
     assert_eq!(left.error.map(|error| error.len()), Some(400 + '…'.len_utf8()));
 }
@@ -123,7 +123,7 @@ fn whatever_comes_it_fits_and_the_first_failure_is_told() {
         });
         let checks: Vec<CheckResult> = checks.collect();
         let error = (seed % 7 == 0).then(|| text(most));
-        let whole = Report { checks, error };
+        let whole = Report { checks, error, ..Report::default() };
         let left = fitted(&whole);
         assert_eq!(
             whole.first_failure().map(|(name, failure)| (name, &failure.kind)),

@@ -1,6 +1,7 @@
-//! Writes the schema and the reference of the configuration into `docs/`.
+//! Writes the schema and the reference of the configuration and the page about failures into `docs/`.
 #![allow(clippy::disallowed_methods, reason = "this is no part of the rules: its purpose is to write files")]
 
+mod failures;
 mod reference;
 mod yaml;
 

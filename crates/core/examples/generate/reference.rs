@@ -5,15 +5,19 @@ use std::fmt::Write as _;
 use knr_core::config::{Config, variables};
 use serde_json::Value;
 
-use super::yaml;
+use super::{failures, yaml};
 
 const INTRODUCTION: &str = include_str!("introduction.md");
 const CAUTIOUS: &str = include_str!("cautious.md");
 const BROKEN: &str = include_str!("broken.yaml");
 
 /// The generated files: their names in `docs/` and their texts.
-pub(crate) fn files() -> [(&'static str, String); 2] {
-    [("config.schema.json", format!("{:#}\n", Config::schema())), ("config.md", reference())]
+pub(crate) fn files() -> [(&'static str, String); 3] {
+    [
+        ("config.schema.json", format!("{:#}\n", Config::schema())),
+        ("config.md", reference()),
+        ("failures.md", failures::page()),
+    ]
 }
 
 /// The default configuration as a file.

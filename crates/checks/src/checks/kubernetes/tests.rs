@@ -102,7 +102,10 @@ async fn whoever_is_not_known_has_not_passed() {
         (403, Kind::Forbidden),
         (429, Kind::Busy),
         (503, Kind::Busy),
-        (500, Kind::BadStatus),
+        (504, Kind::Busy),
+        (500, Kind::ServerError),
+        (502, Kind::ServerError),
+        (418, Kind::BadStatus),
     ];
     for (code, kind) in statuses {
         let server = FakeApi::start(move |_| Answer::status(code, "no")).await;
@@ -130,7 +133,7 @@ async fn an_older_server_knows_us_without_saying_as_whom() {
     let server = FakeApi::start(before_1_28).await;
     let outcome = Kubernetes.run(&context_with(soon(), server.access())).await;
     assert_eq!(outcome, Outcome::Pass("v1.36.3 knows us".to_owned()));
-    for (code, kind) in [(403, Kind::Forbidden), (404, Kind::NotFound)] {
+    for (code, kind) in [(403, Kind::Forbidden), (404, Kind::BadStatus)] {
         let server = FakeApi::start(move |path| {
             let is_access = path.contains("selfsubjectaccessreviews");
             Answer::status(if is_access { code } else { 404 }, "no")

@@ -113,9 +113,13 @@ async fn what_keeps_pods_from_being_tried_is_told() {
     let forbidden = FakeApi::start(|_| Answer::status(403, "no")).await;
     let here = Some(forbidden.address);
     assert_eq!(trouble(run(&plan(&["a/b"]), forbidden.access(), here).await).kind, Kind::Forbidden);
-    let broken = FakeApi::start(|_| Answer::status(500, "no")).await;
-    let api = trouble(run(&plan(&["a/b"]), broken.access(), here).await);
-    assert_eq!(api.kind, Kind::Api);
+    for (code, kind) in [(401, Kind::Unauthorized), (503, Kind::Busy), (500, Kind::ServerError)] {
+        let api = FakeApi::start(move |_| Answer::status(code, "no")).await;
+        assert_eq!(trouble(run(&plan(&["a/b"]), api.access(), here).await).kind, kind, "{code}");
+    }
+    let other = FakeApi::start(|_| Answer::status(404, "no")).await;
+    let api = trouble(run(&plan(&["a/b"]), other.access(), here).await);
+    assert_eq!(api.kind, Kind::Api, "every API server serves this list");
     assert!(api.detail.starts_with("the API server: LIST EndpointSlices of a/b at "), "{api:?}");
     let missing = ApiAccess::Missing("no kubeconfig".to_owned());
     assert_eq!(run(&plan(&["a/b"]), missing, None).await, Outcome::Skipped("no kubeconfig".to_owned()));

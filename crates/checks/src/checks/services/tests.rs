@@ -65,6 +65,8 @@ async fn a_service_without_pods_fails_whatever_its_address_does() {
     let server = testing::silent_tcp().await;
     let trouble = failed(&["a/b"], &api(tcp("127.0.0.1", server.port()), 0).await).await;
     assert_eq!(trouble, Trouble::new(Kind::NoEndpoints, "a/b has no ready pod"));
+    let trouble = failed(&["a/dns"], &api(tcp("127.0.0.1", 53), 0).await).await;
+    assert_eq!(trouble, Trouble::new(Kind::NoDnsEndpoints, "a/dns has no ready pod"));
 }
 
 #[tokio::test]
@@ -79,7 +81,15 @@ async fn what_has_no_address_is_told() {
 
 #[tokio::test]
 async fn a_service_that_cannot_be_read_is_told() {
-    for (code, kind) in [(404, Kind::NotFound), (403, Kind::Forbidden), (500, Kind::Api), (401, Kind::Api)] {
+    let statuses = [
+        (404, Kind::NotFound),
+        (403, Kind::Forbidden),
+        (401, Kind::Unauthorized),
+        (429, Kind::Busy),
+        (500, Kind::ServerError),
+        (418, Kind::Api),
+    ];
+    for (code, kind) in statuses {
         let api = FakeApi::start(move |_| Answer::status(code, "no")).await;
         let trouble = failed(&["a/b"], &api).await;
         assert_eq!(trouble.kind, kind, "{trouble:?}");

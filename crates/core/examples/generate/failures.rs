@@ -1,0 +1,46 @@
+//! The page about failures, made from the tables of what can fail.
+
+use std::fmt::Write as _;
+
+use knr_core::fault::{Blame, Kind, WAITING_REASONS, WorkerFailure};
+
+const INTRODUCTION: &str = include_str!("failures.md");
+
+/// The page.
+pub(crate) fn page() -> String {
+    let workers = WorkerFailure::ALL.iter().map(|it| (it.word(), it.blame(), it.meaning(), it.remedy()));
+    let kinds = Kind::ALL.iter().map(|it| (it.word(), it.blame(), it.meaning(), it.remedy()));
+    let mut text = INTRODUCTION.to_owned();
+    text.push_str("\n## Failures of checks\n\n");
+    text.push_str("The `kind` in the [report](checks.md#the-report) of a worker. A kind that is not in this table, such as one of ");
+    text.push_str("your own image, counts as the node's.\n\n");
+    table(&mut text, "Kind", kinds);
+    text.push_str("\n## Failures of workers\n\n");
+    text.push_str("The reason of the condition if a worker left no report of a failed check.\n\n");
+    table(&mut text, "Reason", workers);
+    text.push_str("\n## Workers that wait\n\n");
+    text.push_str("Reasons by which the kubelet says that a container will not start until somebody changes something. A worker ");
+    text.push_str("that waits for any other reason has `worker.pendingTimeoutSeconds` to start.\n\n");
+    text.push_str("| Reason of the container | Failure |\n| --- | --- |\n");
+    for (reason, failure) in WAITING_REASONS {
+        let _ = writeln!(text, "| `{reason}` | `{}` |", failure.word());
+    }
+    text
+}
+
+type Row = (&'static str, Blame, &'static str, &'static str);
+
+fn table(text: &mut String, word: &str, rows: impl Iterator<Item = Row>) {
+    let _ = writeln!(text, "| {word} | Whose fault | Meaning | Look at |\n| --- | --- | --- | --- |");
+    for (word, blame, meaning, remedy) in rows {
+        let _ = writeln!(text, "| `{word}` | {} | {meaning} | {remedy} |", whose(blame));
+    }
+}
+
+const fn whose(blame: Blame) -> &'static str {
+    match blame {
+        Blame::Node => "node",
+        Blame::Cluster => "cluster",
+        Blame::Installation => "installation",
+    }
+}
