@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-
-use crate::ids::{NodeRef, Uid, Version, WorkerRef};
+use crate::ids::{NodeRef, Uid, Version, WorkerRef, short_hash};
 use crate::names;
 use crate::patch::NodePatch;
 use crate::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, Purpose, Stamp};
@@ -94,6 +92,8 @@ pub enum Action {
         version: Version,
         /// Karpenter's claim, to be deleted in place of the node so that the machine goes too.
         claim: Option<ClaimRef>,
+        /// What to tell once it is done.
+        news: News,
     },
 }
 
@@ -152,6 +152,12 @@ pub enum Headline {
     VerificationFailed,
     /// There was no verdict in too many runs.
     NoVerdict,
+    /// The checks failed, and the cluster rather than the node is to blame.
+    ClusterSuspected,
+    /// The checks cannot run, and the installation is to blame.
+    VerificationBlocked,
+    /// The node was deleted.
+    NodeDeleted,
     /// A verified node was closed.
     Closed,
     /// Somebody put the taint back on a verified node, and it was taken off.
@@ -170,6 +176,9 @@ impl Headline {
             Self::Verified => "Verified",
             Self::VerificationFailed => "VerificationFailed",
             Self::NoVerdict => "NoVerdict",
+            Self::ClusterSuspected => "ClusterSuspected",
+            Self::VerificationBlocked => "VerificationBlocked",
+            Self::NodeDeleted => "NodeDeleted",
             Self::Closed => "Closed",
             Self::TaintRemovedAgain => "TaintRemovedAgain",
             Self::Backfilled => "Backfilled",
@@ -195,24 +204,34 @@ impl Action {
         }
     }
 
-    /// The same thing done to the same node, whatever the details.
+    /// The same thing done to the same node and gate, whatever the details.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other) && self.node() == other.node()
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+            && self.node() == other.node()
+            && self.gate() == other.gate()
+    }
+
+    fn gate(&self) -> Option<&str> {
+        match self {
+            Self::OpenGate { gate, .. } | Self::CloseGate { gate, .. } => Some(gate),
+            _ => None,
+        }
     }
 
     /// What to tell people once this is done.
     #[must_use]
     pub fn news(&self) -> Option<&News> {
         match self {
-            Self::OpenGate { news, .. } | Self::CloseGate { news, .. } => Some(news),
+            Self::OpenGate { news, .. } | Self::CloseGate { news, .. } | Self::DeleteNode { news, .. } => {
+                Some(news)
+            }
             Self::Record { news, .. } => news.as_ref(),
             Self::StartWorker { .. }
             | Self::RemoveWorker { .. }
             | Self::SetCondition { .. }
             | Self::Tell { .. }
-            | Self::ReserveDeletion { .. }
-            | Self::DeleteNode { .. } => None,
+            | Self::ReserveDeletion { .. } => None,
         }
     }
 }
@@ -270,10 +289,7 @@ impl fmt::Display for Closing {
 /// The name of the worker of a node. Node names reach 253 characters and pod names must not depend on them.
 #[must_use]
 pub fn worker_name(node: &Uid) -> String {
-    let digest = Sha256::digest(node.as_str().as_bytes());
-    let (head, _) = digest.split_at(8);
-    let hash = head.iter().fold(0u64, |hash, byte| hash << 8 | u64::from(*byte));
-    format!("{}{hash:016x}", names::WORKER_PREFIX)
+    format!("{}{:016x}", names::WORKER_PREFIX, short_hash(node.as_str().as_bytes()))
 }
 
 #[cfg(test)]

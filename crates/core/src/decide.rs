@@ -4,6 +4,7 @@ mod deletion;
 mod scope;
 mod startup;
 mod subject;
+mod survey;
 mod tidy;
 mod trial;
 mod verification;
@@ -13,20 +14,21 @@ use jiff::Timestamp;
 use crate::action::Action;
 use crate::config::Config;
 use crate::explain::{Door, Explanation, Phase};
-use crate::ids::NodeRef;
+use crate::fleet::Fleet;
+use crate::ids::{NodeRef, Requires};
 use crate::view::Stamp;
 use crate::world::{NodeEntry, World};
-pub use deletion::Census;
 use scope::Scope;
 use subject::Subject;
+pub(crate) use survey::survey;
 
 /// From where nodes are looked after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seat {
     /// A controller looks after all nodes, and workers run the checks.
     Controller,
-    /// A pod looks after the node it is on, and runs the checks itself. It has nothing else to do, so it never gives up,
-    /// and it verifies its node whether it ever had the gate or not: it is not told apart from one that lost it.
+    /// A pod looks after the node it is on, and runs the checks itself. It verifies its node whether it ever had the gate or
+    /// not: it is not told apart from one that lost it.
     Node,
 }
 
@@ -39,8 +41,12 @@ pub struct Context<'a> {
     pub config: &'a Config,
     /// Everything known of the cluster.
     pub world: &'a World,
-    /// How the nodes are doing, all in all.
-    pub census: &'a Census,
+    /// How all nodes are doing together.
+    pub fleet: &'a Fleet,
+    /// What workers are to check now.
+    pub requires: &'a Requires,
+    /// Why the API server refused the worker of this node, if it did.
+    pub refused_worker: Option<&'a str>,
     /// The time.
     pub now: Timestamp,
 }
@@ -48,58 +54,59 @@ pub struct Context<'a> {
 /// What is to be done about a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// What to do now.
-    pub want: Want,
+    /// What to do now, the most important first. Only one write is made at a time, and the next one is tried where the API
+    /// server refuses the one before it.
+    pub wants: Vec<Want>,
     /// When to look again even if nothing is heard of the node.
     pub wake: Option<Timestamp>,
     /// Where the node stands.
     pub explanation: Explanation,
     /// The node's present worker is still wanted.
     worker_is_wanted: bool,
-    /// The node is verified and has nothing to do: checks may be run there for comparison.
-    pub(crate) may_lend: bool,
+    /// The node is verified and has nothing to do: the checks may be run there for comparison.
+    pub(crate) can_run_reference: bool,
 }
 
 /// What to do now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Want {
-    /// Nothing.
-    Nothing,
     /// This write.
     Act(Action),
-    /// A worker, as soon as there is room for one.
+    /// A worker, as soon as there is a slot for it.
     Worker {
         /// The worker to make.
         stamp: Stamp,
-        /// Since when it has been wanted: who waits longest comes first.
+        /// The node has not been tried before in this boot.
+        is_first: bool,
+        /// Since when it has been wanted.
         due: Timestamp,
     },
     /// To know whether the checks pass on some verified node.
     Reference,
-    /// To see the node and its worker as they are now, not as a watch told it.
+    /// To see the node and its worker as they are now, not as a watch showed them.
     Reread(NodeRef),
     /// To know what runs on the node.
     Occupancy(NodeRef),
 }
 
 impl Want {
-    /// The write that is wanted, be it now or as soon as there is room for it.
+    /// The write that is wanted, now or as soon as there is a slot for it.
     pub(crate) fn action(&self) -> Option<Action> {
         match self {
             Self::Act(action) => Some(action.clone()),
             Self::Worker { stamp, .. } => Some(Action::StartWorker { stamp: stamp.clone() }),
-            Self::Nothing | Self::Reference | Self::Reread(_) | Self::Occupancy(_) => None,
+            Self::Reference | Self::Reread(_) | Self::Occupancy(_) => None,
         }
     }
 }
 
 impl Decision {
     fn new(explanation: Explanation) -> Self {
-        Self { want: Want::Nothing, wake: None, explanation, worker_is_wanted: false, may_lend: false }
+        Self { wants: Vec::new(), wake: None, explanation, worker_is_wanted: false, can_run_reference: false }
     }
 
     fn wants(mut self, want: Want) -> Self {
-        self.want = want;
+        self.wants.push(want);
         self
     }
 
@@ -142,7 +149,7 @@ pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     }
 }
 
-/// Gates first, the verification gate before the others; then what is left to tidy up.
+/// Gates first, the verification gate before the others; then what is left to tidy up; and then what is no write.
 fn in_scope(subject: &Subject<'_>) -> Decision {
     let startup = startup::consider(subject);
     let mut decision = verification::consider(subject);
@@ -157,15 +164,25 @@ fn in_scope(subject: &Subject<'_>) -> Decision {
         };
         decision.explanation.door = Door::Closed;
     }
-    let action = match &decision.want {
-        Want::Act(_) => None,
-        Want::Worker { .. } => startup.action.or_else(|| tidy::foreign_worker(subject)),
-        Want::Nothing | Want::Reference | Want::Reread(_) | Want::Occupancy(_) => {
-            startup.action.or_else(|| tidy::consider(subject, decision.worker_is_wanted))
-        }
+    let (acts, others): (Vec<Want>, Vec<Want>) =
+        std::mem::take(&mut decision.wants).into_iter().partition(|want| matches!(want, Want::Act(_)));
+    let wants_worker = others.iter().any(|want| matches!(want, Want::Worker { .. }));
+    let is_unsure = others.iter().any(|want| matches!(want, Want::Reread(_)));
+    // What shows the verdict comes after the verdict.
+    let shown = if acts.is_empty() && !is_unsure { tidy::condition(subject, &mut decision) } else { None };
+    let shown = shown.map(Want::Act);
+    let removed = if wants_worker {
+        tidy::foreign_worker(subject)
+    } else {
+        tidy::spent_worker(subject, decision.worker_is_wanted)
     };
-    match action {
-        Some(action) => decision.acts(action),
-        None => decision,
+    let removed = removed.filter(|_| acts.is_empty()).map(Want::Act);
+    decision.wants = acts;
+    decision.wants.extend(startup.actions.into_iter().map(Want::Act));
+    if wants_worker {
+        decision.wants.extend(removed.into_iter().chain(others).chain(shown));
+    } else {
+        decision.wants.extend(shown.into_iter().chain(removed).chain(others));
     }
+    decision
 }

@@ -9,8 +9,10 @@
 //! At most one order is under way for each node. What it did is learned from its answer, or by reading the node
 //! again; until then nothing else is decided for that node.
 
-mod desk;
 mod orders;
+mod slots;
+mod task;
+mod withdraw;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,21 +20,21 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::config::Config;
-use crate::decide::{Census, Context, Decision, Seat, Want, decide_node};
+use crate::decide::{Context, Decision, Seat, Want, decide_node, survey};
 use crate::explain::Explanation;
-use crate::ids::{NodeName, NodeRef};
-use crate::view::Stamp;
+use crate::fleet::Fleet;
+use crate::ids::{NodeName, NodeRef, Requires};
+use crate::schedule::Schedule;
 use crate::world::{Fact, NodeEntry, World};
-use desk::{Desk, Underway};
+use slots::{Slots, Turn};
+use task::{NodeTask, Underway};
 
-/// An order may wait this long for its turn. Whoever carries orders out answers later ones without trying.
+/// An order may wait this long for its turn. Whoever carries orders out takes back older ones, see [`Engine::withdraw`].
 pub const LONGEST_QUEUE: SignedDuration = SignedDuration::from_secs(30);
 /// An order whose answer has not come this long after it must have is looked into.
 const ANSWER_OVERDUE: SignedDuration = SignedDuration::from_secs(5);
 /// A question that was not answered is asked again after this long.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-/// So many verified nodes are looked at to find one that can lend itself for a comparison.
-const LENDERS_TRIED: usize = 10;
 
 /// One write, and the number by which its answer is told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,16 +103,17 @@ enum Topic {
 pub struct Engine {
     seat: Seat,
     config: Config,
+    requires: Requires,
     world: World,
-    census: Census,
-    desks: BTreeMap<NodeName, Desk>,
-    timers: BTreeSet<(Timestamp, NodeName)>,
-    /// Nodes that want a worker, the one that has waited longest first.
-    queue: BTreeSet<(Timestamp, NodeName)>,
+    fleet: Fleet,
+    slots: Slots,
+    tasks: BTreeMap<NodeName, NodeTask>,
+    timers: Schedule<Timestamp, NodeName>,
     changed: BTreeSet<NodeName>,
+    /// What nodes do that get no slot for their worker in this turn.
+    meanwhile: Vec<(NodeName, Action)>,
     known: BTreeSet<Topic>,
     leading: bool,
-    starting: usize,
     next_ticket: u64,
     next_sweep: Option<Timestamp>,
     now: Timestamp,
@@ -132,16 +135,17 @@ impl Engine {
     fn seated(seat: Seat, config: Config) -> Self {
         Self {
             seat,
+            requires: config.requires(),
             config,
             world: World::default(),
-            census: Census::default(),
-            desks: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            queue: BTreeSet::new(),
+            fleet: Fleet::default(),
+            slots: Slots::default(),
+            tasks: BTreeMap::new(),
+            timers: Schedule::default(),
             changed: BTreeSet::new(),
+            meanwhile: Vec::new(),
             known: BTreeSet::new(),
             leading: false,
-            starting: 0,
             next_ticket: 0,
             next_sweep: None,
             now: Timestamp::MIN,
@@ -156,15 +160,25 @@ impl Engine {
 
     /// Where each node stands, as it was last decided.
     pub fn explanations(&self) -> impl Iterator<Item = (&NodeName, &Explanation)> {
-        self.desks.iter().filter_map(|(name, desk)| Some((name, desk.told.as_ref()?)))
+        self.tasks.iter().filter_map(|(name, task)| Some((name, task.told.as_ref()?)))
     }
 
-    /// Takes up another configuration. With other gates, init pods have to be listed anew.
+    /// Takes up another configuration. With other gates, init pods have to be listed again.
     pub fn configure(&mut self, config: Config) {
         if self.config.gates != config.gates {
             self.known.remove(&Topic::InitPods);
         }
+        let requires = config.requires();
+        if self.requires != requires {
+            // What was found under other requirements is no longer held against a node.
+            self.fleet.start_over(self.now);
+            self.requires = requires;
+        }
         self.config = config;
+        let names: Vec<NodeName> = self.world.entries().map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.note(&name, self.now);
+        }
         self.consider_all();
     }
 
@@ -178,12 +192,11 @@ impl Engine {
     /// node stands is told anew then.
     pub fn stand_by(&mut self) {
         self.leading = false;
-        for desk in self.desks.values_mut() {
-            desk.lose_track();
-            desk.told = None;
+        for task in self.tasks.values_mut() {
+            task.lose_track();
+            task.told = None;
         }
-        self.starting = 0;
-        self.queue.clear();
+        self.slots.clear();
     }
 
     /// Learns a fact.
@@ -194,8 +207,8 @@ impl Engine {
             Fact::Workers(..) => self.comes_to_know(Topic::Workers),
             Fact::InitPods(..) => self.comes_to_know(Topic::InitPods),
             Fact::Reread(reread) => {
-                if let Some(desk) = self.desks.get_mut(&reread.node.name) {
-                    desk.see_clear();
+                if let Some(task) = self.tasks.get_mut(&reread.node.name) {
+                    task.see_clear();
                 }
             }
             Fact::Pools(_)
@@ -212,28 +225,33 @@ impl Engine {
         }
         self.world.learn(fact, now);
         for name in self.world.take_touched() {
-            self.census.note(&name, self.world.entry(&name), self.world.facts());
+            self.note(&name, now);
             self.changed.insert(name);
         }
+    }
+
+    /// Takes note of what a node means for all of them together.
+    fn note(&mut self, name: &NodeName, now: Timestamp) {
+        let entry = self.world.entry(name);
+        self.slots.note(name, entry, now);
+        let member = entry.map(|entry| survey(self.context(None, now), entry, self.world.facts()));
+        self.fleet.note(name, member.unwrap_or_default(), now);
     }
 
     /// Learns what came of an order, and says what there is to tell people of it.
     pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Option<Action> {
         let now = self.not_back(now);
         let node = order.action.node();
-        let given = self.desks.get(&node.name).and_then(|desk| desk.given(order.ticket));
+        let given = self.tasks.get(&node.name).and_then(|task| task.given(order.ticket));
         if given.is_some() {
             self.release(&node.name);
-            let refused = match &outcome {
-                Outcome::Refused(why) => Some((order.action.clone(), why.clone())),
-                _ => None,
-            };
-            let desk = self.desks.entry(node.name.clone()).or_default();
+            let task = self.tasks.entry(node.name.clone()).or_default();
             match &outcome {
-                Outcome::Done(_) => desk.carried_out(&order.action, now),
-                Outcome::Conflict => desk.contradicted(&order.action, now),
-                Outcome::Unknown => desk.underway = Some(Underway::Unclear { asked: None }),
-                Outcome::Refused(_) | Outcome::Unavailable => desk.set_back(now, refused),
+                Outcome::Done(_) => task.carried_out(&order.action, now),
+                Outcome::Conflict => task.contradicted(&order.action, now),
+                Outcome::Unknown => task.underway = Some(Underway::Unclear { asked: None }),
+                Outcome::Refused(why) => task.refused(&order.action, why.clone(), now),
+                Outcome::Unavailable => task.set_back(&order.action, now),
             }
             self.changed.insert(node.name.clone());
         }
@@ -262,8 +280,11 @@ impl Engine {
             return plan;
         }
         self.sweep(now, &mut plan);
-        while let Some((_, name)) = self.timers.first().filter(|(at, _)| *at <= now).cloned() {
-            self.set_timer(&name, None);
+        self.fleet.observe(&self.config.limits.deletion, now);
+        while let Some(name) = self.slots.next_late(now) {
+            self.slots.note(&name, self.world.entry(&name), now);
+        }
+        while let Some(name) = self.timers.pop_until(&now) {
             self.changed.insert(name);
         }
         let mut wants_reference = false;
@@ -271,12 +292,12 @@ impl Engine {
             plan.considered += 1;
             wants_reference |= self.consider(&name, now, &mut plan);
         }
-        self.allot(now, &mut plan);
+        self.start_workers(now, &mut plan);
         if wants_reference {
-            self.lend(now, &mut plan);
+            self.start_reference(now, &mut plan);
         }
         let first_timer = self.timers.first().map(|(at, _)| *at);
-        plan.wake = first_timer.into_iter().chain(self.next_sweep).min();
+        plan.wake = first_timer.into_iter().chain(self.next_sweep).chain(self.slots.wake()).min();
         plan
     }
 
@@ -319,100 +340,53 @@ impl Engine {
 
     /// Decides about one node. Says whether it asks for a comparison with a verified node.
     fn consider(&mut self, name: &NodeName, now: Timestamp, plan: &mut Plan) -> bool {
-        self.unqueue(name);
-        self.set_timer(name, None);
+        self.slots.enqueue(name, None);
+        self.timers.set(name, None);
         let Some(entry) = self.world.entry(name) else {
             self.release(name);
-            if self.desks.remove(name).is_some_and(|desk| desk.told.is_some()) {
+            if self.tasks.remove(name).is_some_and(|task| task.told.is_some()) {
                 plan.news.push((name.clone(), None));
             }
             return false;
         };
-        let is_lost = self.desks.get(name).is_some_and(|desk| desk.is_overdue(now));
+        let is_lost = self.tasks.get(name).is_some_and(|task| task.is_overdue(now));
         let node = entry.view.as_ref().map(|view| view.id.clone());
         if is_lost {
             self.release(name);
         }
-        let desk = self.desks.entry(name.clone()).or_default();
+        let task = self.tasks.entry(name.clone()).or_default();
         if is_lost {
-            desk.underway = Some(Underway::Unclear { asked: None });
+            task.underway = Some(Underway::Unclear { asked: None });
         }
-        if let Some(until) = desk.waits(node, now, plan) {
-            self.set_timer(name, Some(until));
+        if let Some(until) = task.waits(node, now, plan) {
+            self.timers.set(name, Some(until));
             return false;
         }
         let Some(entry) = self.world.entry(name) else { return false };
-        let mut decision = self.judge(entry, now);
-        let desk = self.desks.entry(name.clone()).or_default();
-        desk.complain(&mut decision);
+        let mut decision = self.judge(name, entry, now);
+        let task = self.tasks.entry(name.clone()).or_default();
+        task.complain(&mut decision);
         if self.config.reconciliation.dry_run
-            && let Some(action) = decision.want.action()
+            && let Some(action) = decision.wants.iter().find_map(Want::action)
         {
             decision.explanation.why = format!("{}; dry run, would {action}", decision.explanation.why);
         }
-        if desk.told.as_ref() != Some(&decision.explanation) {
+        if task.told.as_ref() != Some(&decision.explanation) {
             plan.news.push((name.clone(), Some(decision.explanation.clone())));
-            desk.told = Some(decision.explanation);
+            task.told = Some(decision.explanation);
         }
-        self.set_timer(name, decision.wake);
-        self.pursue(name, decision.want, now, plan)
+        self.timers.set(name, decision.wake);
+        self.pursue(name, decision.wants, now, plan)
     }
 
-    fn judge(&self, entry: &NodeEntry, now: Timestamp) -> Decision {
-        let Self { seat, config, world, census, .. } = self;
-        let cx = Context { seat: *seat, config, world, census, now };
-        decide_node(cx, entry)
+    fn context<'a>(&'a self, refused_worker: Option<&'a str>, now: Timestamp) -> Context<'a> {
+        let Self { seat, config, requires, world, fleet, .. } = self;
+        Context { seat: *seat, config, requires, world, fleet, refused_worker, now }
     }
 
-    fn pursue(&mut self, name: &NodeName, want: Want, now: Timestamp, plan: &mut Plan) -> bool {
-        match want {
-            Want::Nothing => false,
-            Want::Reference => true,
-            Want::Act(action) => {
-                self.order(action, now, plan);
-                false
-            }
-            Want::Worker { stamp, due } => {
-                if let Some(desk) = self.desks.get_mut(name) {
-                    desk.queued = Some((due, stamp));
-                }
-                self.queue.insert((due, name.clone()));
-                false
-            }
-            Want::Reread(node) => {
-                if let Some(desk) = self.desks.get_mut(name) {
-                    desk.underway = Some(Underway::Unclear { asked: Some(now) });
-                }
-                plan.questions.push(Question::Node(node));
-                self.set_timer(name, Some(now + ASK_AGAIN));
-                false
-            }
-            Want::Occupancy(node) => {
-                plan.questions.push(Question::Occupancy(node));
-                self.set_timer(name, Some(now + ASK_AGAIN));
-                false
-            }
-        }
-    }
-
-    fn unqueue(&mut self, name: &NodeName) -> Option<Stamp> {
-        let (due, stamp) = self.desks.get_mut(name)?.queued.take()?;
-        self.queue.remove(&(due, name.clone()));
-        Some(stamp)
-    }
-
-    fn set_timer(&mut self, name: &NodeName, at: Option<Timestamp>) {
-        let desk = match (at, self.desks.get_mut(name)) {
-            (_, Some(desk)) => desk,
-            (None, None) => return,
-            (Some(_), None) => self.desks.entry(name.clone()).or_default(),
-        };
-        if let Some(before) = std::mem::replace(&mut desk.timer, at) {
-            self.timers.remove(&(before, name.clone()));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, name.clone()));
-        }
+    fn judge(&self, name: &NodeName, entry: &NodeEntry, now: Timestamp) -> Decision {
+        let refused = self.tasks.get(name).and_then(NodeTask::refused_worker);
+        decide_node(self.context(refused, now), entry)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One wording for logs, events, the condition, the page and the command line.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +12,8 @@ pub struct Explanation {
     pub phase: Phase,
     /// Whether workloads may come.
     pub door: Door,
+    /// Why, as one word for the condition of a node without a verdict.
+    pub reason: Cow<'static, str>,
     /// Why.
     pub why: String,
     /// What follows, and when.
@@ -58,7 +61,14 @@ impl Explanation {
     /// An explanation.
     #[must_use]
     pub fn new(phase: Phase, door: Door, why: impl Into<String>) -> Self {
-        Self { phase, door, why: why.into(), next: None }
+        Self { phase, door, reason: Cow::Borrowed("Unverified"), why: why.into(), next: None }
+    }
+
+    /// With the word for the condition.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
+        self.reason = reason.into();
+        self
     }
 
     /// With what comes next.
@@ -114,7 +124,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// A point in time so much later. What others wrote may be at the end of all time, and must not end us.
+/// A point in time so much later. Saturates: timestamps from other writers may be near the maximum.
 #[must_use]
 pub fn later(at: Timestamp, span: SignedDuration) -> Timestamp {
     at.checked_add(span).unwrap_or(Timestamp::MAX)

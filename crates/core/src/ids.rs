@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -55,6 +56,10 @@ text_id!(
     Uid
 );
 text_id!(
+    /// A fingerprint of what a worker checks, and how. Empty: not known.
+    Requires
+);
+text_id!(
     /// The kernel's boot ID: another one means that the machine was restarted.
     BootId
 );
@@ -86,3 +91,10 @@ pub struct WorkerRef {
 /// A resource version. Versions of objects of one kind can be compared: the larger one is the later one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
+
+/// The beginning of a hash that another release computes in the same way.
+pub(crate) fn short_hash(bytes: &[u8]) -> u64 {
+    let digest = Sha256::digest(bytes);
+    let (head, _) = digest.split_at(8);
+    head.iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+}

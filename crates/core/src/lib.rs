@@ -10,6 +10,7 @@
 //! | limits over all nodes, orders under way, timers | [`engine`] |
 //! | what we keep on a node | [`state`] |
 //! | what a worker says and what that means | [`report`], [`verdict`] |
+//! | whose fault a failure is | [`fault`] |
 //! | how a node is changed without hurting anybody | [`patch`] |
 //! | what people are told | [`explain`] |
 //! | the configuration file | [`config`] |
@@ -20,10 +21,13 @@ pub mod config;
 pub mod decide;
 pub mod engine;
 pub mod explain;
+pub mod fault;
+mod fleet;
 pub mod ids;
 pub mod names;
 pub mod patch;
 pub mod report;
+mod schedule;
 pub mod state;
 pub mod texts;
 pub mod verdict;

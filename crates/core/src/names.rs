@@ -12,6 +12,8 @@ pub const VERIFIED_VALUE: &str = "true";
 pub const STATE_ANNOTATION: &str = "node-ready/state";
 /// Annotation by which a person keeps our hands off one node.
 pub const PAUSED_ANNOTATION: &str = "node-ready/paused";
+/// Annotation by which a person asks for an attempt at once. Any value will do.
+pub const RETRY_ANNOTATION: &str = "node-ready/retry";
 /// Condition on the node: the verdict for people and other controllers.
 pub const CONDITION: &str = "NodeReadyVerified";
 
@@ -51,6 +53,8 @@ pub const WORKER_SERIAL_ANNOTATION: &str = "node-ready/serial";
 pub const WORKER_ATTEMPT_ANNOTATION: &str = "node-ready/attempt";
 /// Annotation on a worker: what its result is for.
 pub const WORKER_PURPOSE_ANNOTATION: &str = "node-ready/purpose";
+/// Annotation on a worker: a fingerprint of what it was to check.
+pub const WORKER_REQUIRES_ANNOTATION: &str = "node-ready/requires";
 /// Who writes, in the managed fields of objects and in events.
 pub const MANAGER: &str = "kube-node-ready";
 /// The `ConfigMap` that says which nodes were deleted lately.
@@ -70,6 +74,10 @@ pub const NODE_NAME_VARIABLE: &str = "NODE_NAME";
 /// Labels of control plane nodes.
 pub const CONTROL_PLANE_LABELS: [&str; 2] =
     ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+/// The label with the operating system of a node. Its kubelet sets it.
+pub const OS_LABEL: &str = "kubernetes.io/os";
+/// The value of that label on nodes where workers can run.
+pub const LINUX: &str = "linux";
 /// Karpenter's label with the name of the `NodePool` of a node.
 pub const KARPENTER_POOL_LABEL: &str = "karpenter.sh/nodepool";
 /// Karpenter's label for a node on which it has put the startup taints; before that it would restore them.

@@ -148,6 +148,17 @@ impl<'a> PatchBuilder<'a> {
         self
     }
 
+    /// Removes an annotation, if it still has the value that was seen.
+    #[must_use]
+    pub fn remove_annotation(mut self, key: &str) -> Self {
+        if self.node.annotations.get(key).is_some() {
+            let seen = self.seen(key);
+            self.ops.push(seen);
+            self.ops.push(PatchOp::Remove { path: member("annotations", key) });
+        }
+        self
+    }
+
     /// The patch.
     #[must_use]
     pub fn build(mut self) -> NodePatch {

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{BootId, Uid};
+use crate::fault::Blame;
+use crate::ids::{BootId, NodeName, Requires, Uid};
 use crate::texts::shortened;
 
 /// Longer reasons are cut before they are kept: the annotation is part of every Node that anybody reads.
@@ -31,12 +32,12 @@ pub struct NodeState {
     pub serial: u32,
     /// Failed attempts in a row, or the attempt that passed.
     pub attempt: u32,
-    /// Runs without a verdict in a row.
+    /// Runs in a row that cost no attempt: they gave no verdict, or the fault was not the node's.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub inconclusive: u32,
     /// When this was written.
     pub at: Timestamp,
-    /// Not to be tried again before. None: no further try follows by itself.
+    /// Not to be tried again before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try: Option<Timestamp>,
     /// The check and kind of failure as one word, for the condition: `DnsTimeout`.
@@ -45,7 +46,19 @@ pub struct NodeState {
     /// Why, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The boot in which the last run without a verdict was made.
+    /// Whose fault the last run that cost no attempt was, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blame: Option<Blame>,
+    /// The node failed while it was open, and was not closed for it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stays_open: bool,
+    /// Where the same checks passed between two failures of this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Comparison>,
+    /// What the last run had to check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires: Option<Requires>,
+    /// The boot in which the last run that cost no attempt was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_boot: Option<BootId>,
     /// What came of the last run of checks that was made here only to compare another node with this one.
@@ -65,6 +78,15 @@ pub enum StatePhase {
     Failed,
 }
 
+/// The pass elsewhere that shows a failure to be the node's own: it failed, the checks passed there, and it failed again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The node on which they passed.
+    pub node: NodeName,
+    /// When that run was started.
+    pub at: Timestamp,
+}
+
 /// The result of checks that were run on a verified node for comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
@@ -79,6 +101,11 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl NodeState {
     /// A state in which nothing is known yet.
     #[must_use]
@@ -91,6 +118,10 @@ impl NodeState {
             serial: 0,
             attempt: 0,
             inconclusive: 0,
+            blame: None,
+            stays_open: false,
+            compared: None,
+            requires: None,
             run_boot: None,
             at,
             next_try: None,
@@ -115,6 +146,25 @@ impl NodeState {
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The last verdict was a failure that cost an attempt.
+    #[must_use]
+    pub fn is_own_failure(&self) -> bool {
+        self.phase == StatePhase::Failed && self.attempt > 0 && self.blame.is_none()
+    }
+
+    /// The checks failed when they were last run, whoever is at fault.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        let is_failed = self.phase == StatePhase::Failed && self.attempt > 0;
+        is_failed || self.inconclusive > 0 && self.blame == Some(Blame::Cluster)
+    }
+
+    /// There is no verdict, and the state says why.
+    #[must_use]
+    pub fn says_why(&self) -> bool {
+        self.inconclusive > 0 || self.phase == StatePhase::Unverified && self.cause.is_some()
     }
 
     /// The reason, for people.

@@ -1,12 +1,13 @@
 //! What we know of the cluster, as small plain values. Kubernetes objects stop at the border of this crate.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::config::Taint;
-use crate::ids::{BootId, NodeName, NodeRef, Uid, Version, WorkerRef};
+use crate::ids::{BootId, NodeName, NodeRef, Requires, Uid, Version, WorkerRef};
 use crate::texts::Texts;
 
 /// A node.
@@ -28,6 +29,8 @@ pub struct NodeView {
     pub annotations: Texts,
     /// Our condition, if it has one.
     pub condition: Option<Condition>,
+    /// Its kubelet reports the condition `Ready` as `True`.
+    pub ready: bool,
     /// It is being deleted.
     pub leaving: bool,
     /// Karpenter's claim for this machine.
@@ -107,6 +110,8 @@ pub struct Stamp {
     pub attempt: u32,
     /// What its result is for.
     pub purpose: Purpose,
+    /// What it was to check.
+    pub requires: Requires,
 }
 
 /// What the result of a worker is for.
@@ -121,12 +126,30 @@ pub enum Purpose {
 /// How far a worker is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
-    /// Not running yet; the kubelet may have said why.
-    Pending(Option<String>),
+    /// Not running yet; the kubelet or the scheduler may have said why.
+    Pending(Option<Waiting>),
     /// Running.
     Running,
     /// Ended.
     Ended(Ending),
+}
+
+/// Why a worker is not running, as the kubelet or the scheduler says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// One word: `ImagePullBackOff`, `Unschedulable`, ..
+    pub reason: String,
+    /// A sentence, or empty.
+    pub message: String,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.reason.as_str(), self.message.as_str()) {
+            (reason, "") => f.write_str(reason),
+            (reason, message) => write!(f, "{reason}: {message}"),
+        }
+    }
 }
 
 /// How a worker ended.
@@ -139,6 +162,8 @@ pub enum Ending {
         /// The termination message.
         message: String,
     },
+    /// A container of it could not be started, so its program never ran.
+    CouldNotStart(Waiting),
     /// It ran into the pod's own deadline.
     DeadlineExceeded,
     /// Somebody else ended it: evicted, preempted, shut down, killed.

@@ -9,12 +9,20 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::action::worker_name;
 use crate::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
 use crate::state::NodeState;
-use crate::view::{InitPodView, LedgerView, NodeView, Occupancy, PoolView, Stamp, WorkerView};
+use crate::view::{InitPodView, LedgerEntry, LedgerView, NodeView, Occupancy, PoolView, Stamp, WorkerView};
+
+/// The budget for deletions is for this long.
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// No clock is wrong by more than this.
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// A busy node is asked about again after this long at the latest.
+const LONGEST_OCCUPANCY: SignedDuration = SignedDuration::from_mins(10);
 
 /// One thing we learn about the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,6 +104,10 @@ pub struct NodeEntry {
     pub state_seen: Timestamp,
     /// Which of all the facts that we were told brought that state.
     pub state_fact: u64,
+    /// When the node was first seen to be ready, if it still is.
+    pub ready_since: Option<Timestamp>,
+    /// When an operator was seen to ask for an attempt at once.
+    pub retry_requested: Option<Timestamp>,
     /// Workers, by pod name. More than one if the node was made anew under the same name. Boxed, because there is room for
     /// eleven in the smallest map, and for thousands of such maps in memory.
     pub workers: BTreeMap<String, Box<SeenWorker>>,
@@ -112,8 +124,8 @@ pub struct NodeEntry {
     pub restart_seen: Option<Timestamp>,
     /// Possible init pods on the node.
     pub init_pods: BTreeMap<Uid, SeenInitPod>,
-    /// What runs on the node, and when that was found out.
-    pub occupancy: Option<(Occupancy, Timestamp)>,
+    /// What runs on the node.
+    pub occupancy: Option<SeenOccupancy>,
     /// The checks failed on it again and again since the state was recorded that it carries.
     pub unsound: bool,
 }
@@ -159,6 +171,28 @@ impl NodeEntry {
     fn see_restart(&mut self, now: Timestamp) {
         self.restart_seen = Some(now);
         self.init_pods.values_mut().for_each(|pod| pod.outlived.clone_from(&pod.view.annotations));
+    }
+}
+
+/// What runs on a node, and how long that answer counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenOccupancy {
+    /// What runs there.
+    pub occupancy: Occupancy,
+    /// When that was found out.
+    pub at: Timestamp,
+    /// How many times in a row the node was found busy.
+    pub times_busy: u32,
+}
+
+impl SeenOccupancy {
+    /// When the answer becomes too old: after one interval, and twice as late with each time that the node was busy. Most
+    /// nodes are busy for days, and each question is a request.
+    #[must_use]
+    pub fn expires(&self, interval: SignedDuration) -> Timestamp {
+        let doublings = self.times_busy.saturating_sub(1).min(16);
+        let pause = interval.saturating_mul(1 << doublings).min(LONGEST_OCCUPANCY);
+        self.at + pause.max(interval)
     }
 }
 
@@ -209,6 +243,8 @@ pub struct World {
     entries: BTreeMap<NodeName, NodeEntry>,
     pools: Option<BTreeMap<String, PoolView>>,
     ledger: Option<LedgerView>,
+    /// When each entry of the ledger was first seen by this process.
+    reserved: BTreeMap<NodeRef, Timestamp>,
     latest: Latest,
     workers: Tally,
     touched: BTreeSet<NodeName>,
@@ -267,6 +303,18 @@ impl World {
         self.workers.live
     }
 
+    /// Deletions that count against the budget of an hour. The time of an entry is that of another clock, which may be
+    /// wrong: so it counts for an hour after this process first saw it, too, unless it is very old.
+    pub fn recent_deletions(&self, now: Timestamp) -> impl Iterator<Item = &LedgerEntry> {
+        let entries = self.ledger.iter().flat_map(|ledger| &ledger.entries);
+        entries.filter(move |entry| {
+            let is_recent = |at: Timestamp, window| now.duration_since(at).abs() < window;
+            let seen = self.reserved.get(&entry.node).copied();
+            is_recent(entry.at, HOUR)
+                || seen.is_some_and(|seen| is_recent(seen, HOUR)) && is_recent(entry.at, DAY)
+        })
+    }
+
     /// How many workers there are for comparisons, ended or not.
     #[must_use]
     pub fn references(&self) -> usize {
@@ -306,6 +354,10 @@ impl World {
             Fact::Pools(pools) => self.listed_pools(pools),
             Fact::Ledger(ledger) => {
                 if self.ledger.as_ref().is_none_or(|known| ledger.version >= known.version) {
+                    self.reserved.retain(|node, _| ledger.entries.iter().any(|entry| entry.node == *node));
+                    for entry in &ledger.entries {
+                        self.reserved.entry(entry.node.clone()).or_insert(now);
+                    }
                     self.ledger = Some(ledger);
                 }
             }
@@ -330,7 +382,12 @@ impl World {
         if let Some(entry) = self.entries.get_mut(&node.name)
             && entry.view.as_ref().is_some_and(|view| view.id == *node)
         {
-            entry.occupancy = Some((occupancy, now));
+            let times_before = entry.occupancy.as_ref().map_or(0, |seen| seen.times_busy);
+            let times_busy = match occupancy {
+                Occupancy::Idle => 0,
+                Occupancy::Busy(_) => times_before.saturating_add(1),
+            };
+            entry.occupancy = Some(SeenOccupancy { occupancy, at: now, times_busy });
             self.touched.insert(node.name.clone());
         }
     }

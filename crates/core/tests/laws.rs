@@ -263,8 +263,14 @@ fn of_others(cluster: &Cluster) -> BTreeMap<NodeName, String> {
     cluster.nodes.values().map(view).map(of_others).collect()
 }
 
+/// Workers that hold a slot. One that waits to be started on a node which is not there does not.
 fn live(cluster: &Cluster) -> usize {
-    let is_live = |worker: &&WorkerView| !matches!(worker.stage, Stage::Ended(_)) && !worker.leaving;
+    let has_node = |worker: &WorkerView| cluster.node(worker.stamp.node.name.as_str()).is_some();
+    let is_live = |worker: &&WorkerView| match worker.stage {
+        Stage::Pending(_) => !worker.leaving && has_node(worker),
+        Stage::Running => !worker.leaving,
+        Stage::Ended(_) => false,
+    };
     cluster.workers.values().filter(is_live).count()
 }
 

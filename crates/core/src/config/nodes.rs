@@ -14,8 +14,7 @@ use crate::names;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeManagement {
-    /// Whether a node that failed for good is deleted, so that its autoscaler replaces it. Bounded by
-    /// `limits.deletion`.
+    /// Whether a failed node is deleted, so that its autoscaler replaces it. Bounded by `limits.deletion`.
     pub delete_failed_nodes: bool,
     /// The taints of the verification gate. They stay on a node until its checks have passed.
     #[schemars(length(min = 1))]
@@ -24,7 +23,8 @@ pub struct NodeManagement {
     pub verified_label: Label,
     /// What happens when a verified node comes back with another boot ID.
     pub on_reboot: OnReboot,
-    /// Whether nodes that never had the gate and run no pods of users are closed and checked, too.
+    /// Whether nodes that never had the gate and run no pods of users are closed and checked, too. Not allowed together with
+    /// a `NoExecute` taint, which would evict pods that are scheduled there at that moment.
     pub backfill: bool,
     /// Label selectors as kubectl takes them. A node that matches any of them is left alone.
     pub exclude: Vec<Selector>,

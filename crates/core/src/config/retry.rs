@@ -12,7 +12,8 @@ pub struct Reconciliation {
     /// a node that waits for something outside is looked at again.
     #[schemars(range(min = 1, max = 3600))]
     pub interval_seconds: u32,
-    /// Failed attempts in a row after which a node counts as failed for good.
+    /// Failed attempts in a row after which a node counts as failed, and may be deleted. It is still tried again, every
+    /// `maxRetryDelaySeconds`.
     #[schemars(range(min = 1, max = 100))]
     pub max_retries: u32,
     /// How the delay between two attempts grows.
@@ -23,8 +24,8 @@ pub struct Reconciliation {
     /// Seconds between two attempts at most. Not less than `retryDelaySeconds`.
     #[schemars(range(min = 1, max = 86400))]
     pub max_retry_delay_seconds: u32,
-    /// Runs in a row that may end without a verdict, because the worker was evicted or lost. After that the
-    /// node is held until a person looks at it.
+    /// Runs in a row without a verdict, because the worker was evicted or lost, after which a node counts as failed. It
+    /// is never deleted for this, and is still tried again.
     #[schemars(range(min = 1, max = 1000))]
     pub max_inconclusive_runs: u32,
     /// Whether the controller only watches: no worker starts and no node changes.
@@ -54,6 +55,18 @@ impl Reconciliation {
     #[must_use]
     pub fn interval(&self) -> SignedDuration {
         SignedDuration::from_secs(self.interval_seconds.into())
+    }
+
+    /// The longest time between two attempts.
+    #[must_use]
+    pub fn longest_delay(&self) -> SignedDuration {
+        SignedDuration::from_secs(self.max_retry_delay_seconds.into())
+    }
+
+    /// How long to wait after the given failed attempt: the longest delay once all attempts are used up.
+    #[must_use]
+    pub fn delay_after_attempt(&self, attempt: u32) -> SignedDuration {
+        if attempt > self.max_retries { self.longest_delay() } else { self.delay_after(attempt) }
     }
 
     /// How long to wait after the given failed attempt, the first being 1, before the next one.
@@ -105,6 +118,13 @@ mod tests {
             ..Reconciliation::default()
         };
         assert_eq!(delays(&reconciliation, &[1, 2, 3, 4, 5, 6, u32::MAX]), [7, 14, 21, 28, 30, 30, 30]);
+    }
+
+    #[test]
+    fn beyond_the_last_attempt_the_delay_is_the_longest() {
+        let reconciliation = Reconciliation::default();
+        let delays = [1, 4, 5, 6, 7].map(|attempt| reconciliation.delay_after_attempt(attempt).as_secs());
+        assert_eq!(delays, [1, 8, 16, 300, 300]);
     }
 
     #[test]

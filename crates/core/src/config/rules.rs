@@ -167,6 +167,12 @@ fn taints(config: &Config, found: &mut Vec<Finding>) {
         found.push(Finding::new(at, message).related([first.clone()]));
     });
     for (at, taint) in &all {
+        if config.node_management.backfill && taint.effect == Effect::NoExecute {
+            let message = "with nodeManagement.backfill a NoExecute taint evicts pods that were scheduled a moment ago; \
+                           expected NoSchedule or PreferNoSchedule, or no backfill";
+            let backfill = Path::of(&["nodeManagement", "backfill"]);
+            found.push(Finding::new(at.key("effect"), message).related([backfill]));
+        }
         if FOREIGN_TAINTS.iter().any(|prefix| taint.key.starts_with(prefix)) {
             let message = format!(
                 "{} belongs to Kubernetes, which sets and removes it by its own rules; expected a key of your own",

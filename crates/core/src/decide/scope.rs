@@ -20,6 +20,11 @@ pub(super) fn of(subject: &Subject<'_>) -> Scope {
     if is_control_plane(subject) && !settings.include_control_plane {
         return Scope::Excluded("it is a control plane node".to_owned());
     }
+    if let Some(os) = view.labels.get(names::OS_LABEL).filter(|os| *os != names::LINUX) {
+        return Scope::Excluded(format!(
+            "workers run on Linux only, and the node's operating system is {os}"
+        ));
+    }
     if let Some(selector) = settings.exclude.iter().find(|selector| selector.matches(&view.labels)) {
         return Scope::Excluded(format!("its labels match the exclusion {selector}"));
     }

@@ -9,7 +9,7 @@ use crate::action::{Action, Closing, Headline, News};
 use crate::config::StartupGate;
 use crate::names;
 use crate::patch::PatchBuilder;
-use crate::view::{InitPodView, Occupancy};
+use crate::view::InitPodView;
 use crate::world::SeenInitPod;
 
 /// Longer than the node controller takes to find out that a kubelet is gone, and that its pods are not ready.
@@ -18,7 +18,7 @@ const AFTER_SWEEP: SignedDuration = SignedDuration::from_secs(30);
 /// What the startup gates of a node ask for.
 #[derive(Default)]
 pub(super) struct Startup {
-    pub(super) action: Option<Action>,
+    pub(super) actions: Vec<Action>,
     pub(super) wake: Option<Timestamp>,
     /// What each closed gate waits for.
     pub(super) waiting: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) fn consider(subject: &Subject<'_>) -> Startup {
         if subject.view.position(&gate.taint).is_some() {
             closed(subject, gate, &mut startup);
         } else if let Some(action) = backfill(subject, gate) {
-            startup.action.get_or_insert(action);
+            startup.actions.push(action);
         }
     }
     startup
@@ -61,7 +61,7 @@ fn closed(subject: &Subject<'_>, gate: &StartupGate, startup: &mut Startup) {
         startup.wakes(settled);
         "waits to be sure that its pods were started after the last restart of the node".to_owned()
     } else {
-        startup.action.get_or_insert_with(|| open(subject, gate));
+        startup.actions.push(open(subject, gate));
         "opens".to_owned()
     };
     startup.waiting.push(format!("gate {} {obstacle}", gate.name));
@@ -132,7 +132,7 @@ fn open(subject: &Subject<'_>, gate: &StartupGate) -> Action {
 fn backfill(subject: &Subject<'_>, gate: &StartupGate) -> Option<Action> {
     let had_it = subject.view.annotations.contains_key(&gate.completed_annotation);
     let verified = subject.state.is_some() || subject.is_labelled();
-    let is_idle = verification::fresh_occupancy(subject) == Some(&Occupancy::Idle);
+    let is_idle = verification::is_idle(subject);
     let safe = matches!(scope::may_close(subject, std::iter::once(&gate.taint)), MayClose::Yes);
     let wanted = subject.cx.config.node_management.backfill;
     (wanted && !had_it && !verified && is_idle && safe).then(|| {

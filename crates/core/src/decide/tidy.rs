@@ -1,41 +1,104 @@
 //! What is left to do once the gates are as they should be.
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::subject::Subject;
 use super::{Context, Decision};
 use crate::action::{Action, Removal};
-use crate::explain::{Door, Explanation, Phase};
+use crate::explain::{Door, Explanation, Phase, later};
+use crate::fault::{Blame, WorkerFailure};
 use crate::state::{NodeState, StatePhase};
 use crate::view::{Condition, ConditionStatus, WorkerView};
 use crate::world::NodeEntry;
 
-/// Shows the verdict, then removes workers that have told what they had to tell.
-pub(super) fn consider(subject: &Subject<'_>, worker_is_wanted: bool) -> Option<Action> {
-    let shown = subject.state.and_then(|state| condition(subject, state));
-    shown.or_else(|| spent_worker(subject, worker_is_wanted))
+/// A node that is open within this long of being ready needs no condition that says why it is not.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
+/// The same for a node that is not ready, from when it was first seen.
+const NOT_READY: SignedDuration = SignedDuration::from_secs(30);
+
+/// Shows the verdict, or why there is none.
+pub(super) fn condition(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
+    match subject.state.filter(|_| has_verdict(subject)) {
+        Some(state) => verdict(subject, state),
+        None => no_verdict(subject, decision),
+    }
 }
 
 pub(super) fn remove(worker: &WorkerView, why: Removal) -> Action {
     Action::RemoveWorker { node: worker.stamp.node.clone(), worker: worker.id.clone(), why }
 }
 
+/// The node carries a verdict about how it is now.
+fn has_verdict(subject: &Subject<'_>) -> bool {
+    let is_of_this_boot = subject.state_of_this_boot().is_some();
+    subject.state.is_some_and(|state| match state.phase {
+        StatePhase::Verified => state.inconclusive == 0 && (is_of_this_boot || !subject.is_tainted()),
+        StatePhase::Failed => {
+            is_of_this_boot && (state.inconclusive == 0 || subject.has_used_up_attempts(state))
+        }
+        StatePhase::Unverified => false,
+    })
+}
+
 /// The condition follows from the state alone, so it is written once for each verdict.
-pub(super) fn condition(subject: &Subject<'_>, state: &NodeState) -> Option<Action> {
+pub(super) fn verdict(subject: &Subject<'_>, state: &NodeState) -> Option<Action> {
     let (status, reason) = match state.phase {
         StatePhase::Verified => (ConditionStatus::True, "Verified"),
         StatePhase::Failed => (ConditionStatus::False, state.cause.as_deref().unwrap_or("Failed")),
-        // A node that was never verified has no condition to correct.
-        StatePhase::Unverified if subject.view.condition.is_none() => return None,
-        StatePhase::Unverified => (ConditionStatus::Unknown, state.cause.as_deref().unwrap_or("Unverified")),
+        StatePhase::Unverified => return None,
     };
-    let condition =
-        Condition { status, reason: reason.to_owned(), message: subject.account(state).to_string() };
+    let message = subject.account(state).to_string();
+    let condition = Condition { status, reason: reason.to_owned(), message };
+    (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition))
+}
+
+/// A node that is closed, or open on probation, and has no verdict for how it is now. It says why: what came of the last
+/// run, or else what it waits for, unless it opens so soon that nobody would read it.
+fn no_verdict(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
+    if decision.explanation.phase == Phase::OutOfScope {
+        return None;
+    }
     let known = subject.view.condition.as_ref();
-    let before = known.map(|known| known.status);
-    (known != Some(&condition)).then(|| Action::SetCondition {
-        node: subject.view.id.clone(),
-        condition,
-        before,
-    })
+    if let Some(state) = subject.state.filter(|state| state.says_why()) {
+        let told = subject.account(state);
+        let condition = unknown(&told);
+        return (known != Some(&condition)).then(|| set(subject, condition));
+    }
+    let condition = unknown(&decision.explanation);
+    let is_said = |known: &Condition| (known.status, &known.reason) == (condition.status, &condition.reason);
+    if !subject.is_tainted() || known.is_some_and(is_said) {
+        return None;
+    }
+    let at = worth_saying_at(subject);
+    if known.is_none() && subject.cx.now < at && !is_installation(&condition.reason) {
+        decision.wake = Some(decision.wake.map_or(at, |wake| wake.min(at)));
+        return None;
+    }
+    Some(set(subject, condition))
+}
+
+/// Nothing will change until somebody acts.
+fn is_installation(reason: &str) -> bool {
+    WorkerFailure::ALL
+        .iter()
+        .any(|failure| failure.blame() == Blame::Installation && failure.word() == reason)
+}
+
+fn unknown(told: &Explanation) -> Condition {
+    let (reason, message) = (told.reason.clone().into_owned(), told.to_string());
+    Condition { status: ConditionStatus::Unknown, reason, message }
+}
+
+fn worth_saying_at(subject: &Subject<'_>) -> Timestamp {
+    match subject.entry.ready_since {
+        Some(ready) => later(ready.max(subject.entry.seen), SOON),
+        None => later(subject.entry.seen, NOT_READY),
+    }
+}
+
+fn set(subject: &Subject<'_>, condition: Condition) -> Action {
+    let before = subject.view.condition.as_ref().map(|known| known.status);
+    Action::SetCondition { node: subject.view.id.clone(), condition, before }
 }
 
 pub(super) fn spent_worker(subject: &Subject<'_>, is_wanted: bool) -> Option<Action> {

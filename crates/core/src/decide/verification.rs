@@ -1,6 +1,6 @@
 //! The verification gate: opened by checks which a worker runs on the node.
 
-use jiff::SignedDuration;
+use jiff::Timestamp;
 
 use super::scope::MayClose;
 use super::subject::Subject;
@@ -18,7 +18,7 @@ use crate::world::SeenWorker;
 const UNSOUND: &str = "the checks failed again and again";
 
 /// Where a node stands with regard to this gate.
-enum Standing {
+pub(super) enum Standing {
     /// Not ours: it never had the gate, or others opened it.
     Untouched(&'static str),
     /// Never had the gate, and nobody has verified it.
@@ -35,7 +35,7 @@ enum Standing {
     Closed,
 }
 
-fn standing(subject: &Subject<'_>) -> Standing {
+pub(super) fn standing(subject: &Subject<'_>) -> Standing {
     let verified = subject.state.filter(|state| state.phase == StatePhase::Verified);
     let same_boot = verified.is_some_and(|state| state.boot == subject.view.boot);
     let on_reboot = subject.cx.config.node_management.on_reboot;
@@ -50,6 +50,9 @@ fn standing(subject: &Subject<'_>) -> Standing {
             _ => Standing::Verified,
         },
         (false, Some(StatePhase::Failed | StatePhase::Unverified)) => match subject.cx.seat {
+            Seat::Controller if subject.state.is_some_and(|state| state.stays_open) => {
+                on_probation("it failed and was not closed")
+            }
             Seat::Controller => Standing::Untouched("the taint was taken off by somebody else"),
             Seat::Node => never_closed("it carries no gate taint"),
         },
@@ -113,11 +116,11 @@ fn ungated(subject: &Subject<'_>) -> Decision {
     {
         return leave(format!(", and {why}"));
     }
-    let again = subject.cx.now + interval(subject);
+    let again = subject.cx.now + subject.cx.config.reconciliation.interval();
     match fresh_occupancy(subject) {
         None => leave(String::new()).wants(Want::Occupancy(subject.view.id.clone())).wakes(again),
-        Some(Occupancy::Busy(pod)) => leave(format!(", and {pod} runs there")).wakes(again),
-        Some(Occupancy::Idle) => {
+        Some((Occupancy::Busy(pod), until)) => leave(format!(", and {pod} runs there")).wakes(until),
+        Some((Occupancy::Idle, _)) => {
             let message = "closed: the node never had the gate and is idle".to_owned();
             let patch = PatchBuilder::new(subject.view)
                 .put_on(subject.taints())
@@ -135,27 +138,29 @@ fn ungated(subject: &Subject<'_>) -> Decision {
     }
 }
 
-pub(super) fn fresh_occupancy<'a>(subject: &Subject<'a>) -> Option<&'a Occupancy> {
-    let (occupancy, at) = subject.entry.occupancy.as_ref()?;
-    (subject.cx.now.duration_since(*at) < interval(subject)).then_some(occupancy)
+/// What runs on the node, and until when that counts.
+fn fresh_occupancy<'a>(subject: &Subject<'a>) -> Option<(&'a Occupancy, Timestamp)> {
+    let seen = subject.entry.occupancy.as_ref()?;
+    let until = seen.expires(subject.cx.config.reconciliation.interval());
+    (subject.cx.now < until).then_some((&seen.occupancy, until))
 }
 
-fn interval(subject: &Subject<'_>) -> SignedDuration {
-    subject.cx.config.reconciliation.interval()
+pub(super) fn is_idle(subject: &Subject<'_>) -> bool {
+    matches!(fresh_occupancy(subject), Some((Occupancy::Idle, _)))
 }
 
-/// A verified node needs nothing, but it may be lending itself for a comparison.
+/// A verified node needs nothing, but the checks may run there for comparison.
 fn verified(subject: &Subject<'_>) -> Decision {
     let decision = Decision::new(match subject.state {
         Some(state) => subject.account(state),
         None => subject.explain(Phase::Verified, "verified"),
     });
-    let lent = |worker: &&SeenWorker| subject.is_current(&worker.view.stamp, Purpose::Reference);
-    let Some(worker) = subject.worker().filter(lent) else {
-        return Decision { may_lend: true, ..decision };
+    let reference = |worker: &&SeenWorker| subject.is_current(&worker.view.stamp, Purpose::Reference);
+    let Some(worker) = subject.worker().filter(reference) else {
+        return Decision { can_run_reference: true, ..decision };
     };
     match progress(subject, worker) {
-        Progress::Waiting { until, .. } => decision.wakes(until).keeps_worker(),
+        Progress::Waiting { until, .. } => until.into_iter().fold(decision, Decision::wakes).keeps_worker(),
         Progress::Unsure => decision.wants(Want::Reread(subject.view.id.clone())).keeps_worker(),
         Progress::Over(verdict) => decision.acts(deletion::record_reference(subject, worker, &verdict)),
     }

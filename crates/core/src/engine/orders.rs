@@ -1,43 +1,102 @@
-//! Orders: who may have a worker, and what is under way.
+//! From what is wanted to orders: one write at a time for each node, and what is scarce goes to those who come first.
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::desk::Underway;
-use super::{ANSWER_OVERDUE, Engine, LENDERS_TRIED, LONGEST_QUEUE, Order, Plan};
+use super::{
+    ANSWER_OVERDUE, ASK_AGAIN, Engine, LONGEST_QUEUE, NodeTask, Order, Plan, Question, Turn, Underway,
+};
 use crate::action::Action;
+use crate::decide::Want;
 use crate::ids::NodeName;
 use crate::view::{Purpose, Stamp};
 use crate::world::NodeEntry;
 
 impl Engine {
-    /// Gives the free places for workers to the nodes that have waited longest.
-    pub(super) fn allot(&mut self, now: Timestamp, plan: &mut Plan) {
-        while self.has_room()
-            && let Some((_, name)) = self.queue.first().cloned()
-        {
-            if let Some(stamp) = self.unqueue(&name) {
-                self.order(Action::StartWorker { stamp }, now, plan);
+    /// Does the first thing that is wanted and not held up. A node that gets no slot for its worker may do what comes after
+    /// that. Says whether a comparison with a verified node is wanted.
+    pub(super) fn pursue(
+        &mut self,
+        name: &NodeName,
+        wants: Vec<Want>,
+        now: Timestamp,
+        plan: &mut Plan,
+    ) -> bool {
+        let mut wants = wants.into_iter();
+        while let Some(want) = wants.next() {
+            let held_until = want.action().and_then(|action| self.tasks.get(name)?.held_until(&action, now));
+            if let Some(until) = held_until {
+                self.wake_by(name, until);
+                continue;
+            }
+            match want {
+                Want::Act(action) => self.order(action, now, plan),
+                Want::Reference => return true,
+                Want::Worker { stamp, is_first, due } => {
+                    self.enqueue(name, stamp, is_first, due);
+                    let meanwhile = wants.filter_map(|want| want.action());
+                    self.meanwhile.extend(meanwhile.take(1).map(|action| (name.clone(), action)));
+                }
+                Want::Reread(node) => {
+                    self.tasks.entry(name.clone()).or_default().underway =
+                        Some(Underway::Unclear { asked: Some(now) });
+                    plan.questions.push(Question::Node(node));
+                    self.wake_by(name, now + ASK_AGAIN);
+                }
+                Want::Occupancy(node) => {
+                    plan.questions.push(Question::Occupancy(node));
+                    self.wake_by(name, now + ASK_AGAIN);
+                }
+            }
+            return false;
+        }
+        false
+    }
+
+    fn wake_by(&mut self, name: &NodeName, at: Timestamp) {
+        let known = self.timers.rank(name).copied();
+        self.timers.set(name, Some(known.map_or(at, |known| known.min(at))));
+    }
+
+    fn enqueue(&mut self, name: &NodeName, stamp: Stamp, is_first: bool, due: Timestamp) {
+        let is_ready = |entry: &NodeEntry| entry.ready_since.is_some();
+        let turn = match (self.world.entry(name).is_some_and(is_ready), is_first) {
+            (true, true) => Turn::First,
+            (true, false) => Turn::Again,
+            (false, _) => Turn::NotReady,
+        };
+        self.slots.enqueue(name, Some((turn, due, stamp)));
+    }
+
+    fn slots(&self) -> usize {
+        self.config.limits.max_concurrent_workers as usize
+    }
+
+    /// Gives the free slots to the nodes that wait for a worker.
+    pub(super) fn start_workers(&mut self, now: Timestamp, plan: &mut Plan) {
+        while let Some(stamp) = self.slots.next(self.slots()) {
+            self.order(Action::StartWorker { stamp }, now, plan);
+        }
+        for (name, action) in std::mem::take(&mut self.meanwhile) {
+            let is_held = |task: &NodeTask| task.held_until(&action, now).is_some();
+            if self.slots.is_queued(&name) && !self.tasks.get(&name).is_some_and(is_held) {
+                self.slots.enqueue(&name, None);
+                self.order(action, now, plan);
             }
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.world.live_workers() + self.starting < self.config.limits.max_concurrent_workers as usize
-    }
-
     /// Runs the checks on a verified node that has nothing else to do, one at a time.
-    pub(super) fn lend(&mut self, now: Timestamp, plan: &mut Plan) {
-        if !self.has_room() || self.world.references() > 0 {
+    pub(super) fn start_reference(&mut self, now: Timestamp, plan: &mut Plan) {
+        if !self.slots.has_room(self.slots()) || self.world.references() > 0 {
             return;
         }
-        let is_idle = |name: &&NodeName| {
-            let entry = self.world.entry(name);
-            let at_rest = |entry: &NodeEntry| self.judge(entry, now).may_lend;
-            self.desks.get(*name).is_none_or(|desk| desk.underway.is_none())
-                && entry.is_some_and(|entry| entry.workers.is_empty() && at_rest(entry))
+        let is_free = |name: &&NodeName| {
+            let is_idle = self.tasks.get(*name).is_none_or(|task| task.underway.is_none());
+            let can_run = |entry: &NodeEntry| self.judge(name, entry, now).can_run_reference;
+            is_idle && self.world.entry(name).is_some_and(can_run)
         };
-        let lender = self.census.lenders().take(LENDERS_TRIED).find(is_idle).cloned();
-        let entry = lender.and_then(|name| self.world.entry(&name));
+        let reference = self.fleet.references().find(is_free).cloned();
+        let entry = reference.and_then(|name| self.world.entry(&name));
         if let Some((view, state)) = entry.and_then(|entry| entry.view.as_ref().zip(entry.state.as_ref())) {
             let stamp = Stamp {
                 node: view.id.clone(),
@@ -45,12 +104,13 @@ impl Engine {
                 serial: state.serial.saturating_add(1),
                 attempt: state.attempt,
                 purpose: Purpose::Reference,
+                requires: self.requires.clone(),
             };
             self.order(Action::StartWorker { stamp }, now, plan);
         }
     }
 
-    pub(super) fn order(&mut self, action: Action, now: Timestamp, plan: &mut Plan) {
+    fn order(&mut self, action: Action, now: Timestamp, plan: &mut Plan) {
         if self.config.reconciliation.dry_run {
             plan.withheld.push(action);
             return;
@@ -59,21 +119,21 @@ impl Engine {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let starts_worker = matches!(action, Action::StartWorker { .. });
-        self.starting += usize::from(starts_worker);
+        self.slots.asked_for += usize::from(starts_worker);
         let limit = i64::from(self.config.kubernetes.request_timeout_seconds);
         let expires = now + LONGEST_QUEUE + SignedDuration::from_secs(limit) + ANSWER_OVERDUE;
-        self.set_timer(&name, Some(expires));
-        let desk = self.desks.entry(name).or_default();
-        desk.underway = Some(Underway::Ordered { ticket, given: now, expires, starts_worker });
+        self.timers.set(&name, Some(expires));
+        let task = self.tasks.entry(name).or_default();
+        task.underway = Some(Underway::Ordered { ticket, given: now, expires, starts_worker });
         plan.orders.push(Order { ticket, action });
     }
 
     /// Ends what is under way for a node.
     pub(super) fn release(&mut self, name: &NodeName) {
-        if let Some(desk) = self.desks.get_mut(name)
-            && let Some(Underway::Ordered { starts_worker: true, .. }) = desk.underway.take()
+        if let Some(task) = self.tasks.get_mut(name)
+            && let Some(Underway::Ordered { starts_worker: true, .. }) = task.underway.take()
         {
-            self.starting -= 1;
+            self.slots.asked_for -= 1;
         }
     }
 }

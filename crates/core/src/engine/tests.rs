@@ -60,10 +60,10 @@ fn an_order_that_is_carried_out_twice_had_no_effect_that_we_can_see() {
         let news = News { headline: Headline::Verified, message: String::new(), warning: false };
         Action::Tell { node: node_named(name, "u", 1).id, news }
     };
-    let mut desk = Desk::default();
-    desk.carried_out(&order("n1"), noon());
-    desk.carried_out(&order("n2"), noon());
-    assert!(desk.underway.is_none(), "each was another one");
-    desk.carried_out(&order("n2"), noon());
-    assert!(matches!(desk.underway, Some(Underway::Unclear { asked: None })));
+    let mut task = NodeTask::default();
+    task.carried_out(&order("n1"), noon());
+    task.carried_out(&order("n2"), noon());
+    assert!(task.underway.is_none(), "each was another one");
+    task.carried_out(&order("n2"), noon());
+    assert!(matches!(task.underway, Some(Underway::Unclear { asked: None })));
 }

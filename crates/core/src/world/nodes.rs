@@ -40,6 +40,13 @@ impl World {
             entry.vanished = None;
             entry.unsound = false;
         }
+        let is_same = entry.view.as_ref().is_some_and(|known| known.id.uid == view.id.uid);
+        entry.ready_since = view.ready.then(|| entry.ready_since.filter(|_| is_same).unwrap_or(now));
+        let requested = view.annotations.get(names::RETRY_ANNOTATION);
+        let known = entry.view.as_ref().and_then(|known| known.annotations.get(names::RETRY_ANNOTATION));
+        if !is_same || requested != known {
+            entry.retry_requested = requested.map(|_| now);
+        }
         match &entry.view {
             Some(known) if known.id.uid == view.id.uid => {
                 if known.boot != view.boot {

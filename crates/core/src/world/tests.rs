@@ -18,6 +18,7 @@ pub(crate) fn node_named(name: &str, uid: &str, version: u64) -> NodeView {
         labels: Texts::default(),
         annotations: Texts::default(),
         condition: None,
+        ready: true,
         leaving: false,
         claim: None::<ClaimRef>,
     }
@@ -38,6 +39,7 @@ fn worker(pod: &str, version: u64) -> WorkerView {
             serial: 1,
             attempt: 1,
             purpose: Purpose::Verify,
+            requires: "".into(),
         },
         host: Some("n1".into()),
         stage: Stage::Running,
@@ -382,7 +384,8 @@ fn the_ledger_is_never_replaced_by_an_older_one() {
 fn what_was_known_of_a_node_is_not_held_against_the_next_one_of_its_name() {
     let mut world = knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), worker_gone("w", 6)]);
     world.learn(Fact::Occupancy(node("a", 5).id, Occupancy::Idle), at(2));
-    assert_eq!(world.entry(&"n1".into()).unwrap().occupancy, Some((Occupancy::Idle, at(2))));
+    let seen = SeenOccupancy { occupancy: Occupancy::Idle, at: at(2), times_busy: 0 };
+    assert_eq!(world.entry(&"n1".into()).unwrap().occupancy, Some(seen));
     world.learn(watched(node("b", 7)), at(3));
     let entry = world.entry(&"n1".into()).unwrap();
     assert_eq!((entry.seen, entry.doubt), (at(3), None));

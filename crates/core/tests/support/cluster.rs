@@ -160,7 +160,7 @@ impl Cluster {
 
     fn set_condition(&mut self, node: &NodeRef, condition: &Condition) -> Option<Fact> {
         let mut document = self.nodes.get(node.name.as_str())?.clone();
-        document["status"]["conditions"] = json!([condition_json(condition)]);
+        put_condition(&mut document, condition_json(condition));
         Some(Fact::Node(self.put_node(node.name.as_str(), document), Source::Answer))
     }
 }
@@ -175,7 +175,15 @@ pub(crate) fn condition_json(condition: &Condition) -> Value {
     })
 }
 
-/// A node as the rules see it.
+/// Puts a condition in place of the one of its type.
+pub(crate) fn put_condition(document: &mut Value, condition: Value) {
+    let mut all = document["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    all.retain(|other| other["type"] != condition["type"]);
+    all.push(condition);
+    document["status"]["conditions"] = json!(all);
+}
+
+/// A node as the rules see it. One that reports nothing about its readiness is Ready.
 pub(crate) fn view(document: &Value) -> NodeView {
     let text = |path: &str| document.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let map = |path: &str| -> Texts {
@@ -186,6 +194,8 @@ pub(crate) fn view(document: &Value) -> NodeView {
             .collect()
     };
     let list = |path: &str| document.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
+    let conditions = list("/status/conditions");
+    let condition = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
     let claim = document.pointer("/claim").and_then(Value::as_str);
     NodeView {
         id: NodeRef { name: text("/metadata/name").into(), uid: text("/metadata/uid").into() },
@@ -195,7 +205,8 @@ pub(crate) fn view(document: &Value) -> NodeView {
         taints: list("/spec/taints"),
         labels: map("/metadata/labels"),
         annotations: map("/metadata/annotations"),
-        condition: list("/status/conditions").first().map(condition_of),
+        condition: condition(names::CONDITION).map(condition_of),
+        ready: condition("Ready").is_none_or(|ready| ready["status"] == "True"),
         leaving: document.pointer("/metadata/deletionTimestamp").is_some(),
         claim: claim.map(|name| ClaimRef { name: name.to_owned(), uid: format!("uid-of-{name}").into() }),
     }

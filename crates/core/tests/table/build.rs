@@ -3,15 +3,15 @@
 use knr_core::action::worker_name;
 use knr_core::ids::{NodeRef, Version, WorkerRef};
 use knr_core::names;
-use knr_core::state::{NodeState, Reference, StatePhase};
+use knr_core::state::{Comparison, NodeState, Reference, StatePhase};
 use knr_core::view::{
-    Condition, ConditionStatus, Ending, InitPodView, NodeView, Purpose, Stage, Stamp, WorkerView,
+    Condition, ConditionStatus, Ending, InitPodView, NodeView, Purpose, Stage, Stamp, Waiting, WorkerView,
 };
 use serde_json::{Map, Value, json};
 
-use super::clock;
 use super::spec::{ConditionSpec, Finish, KeptSpec, NodeSpec, PodSpec, StateSpec, WorkerSpec};
-use crate::support::cluster::{Cluster, condition_json};
+use super::{clock, with_day};
+use crate::support::cluster::{Cluster, condition_json, put_condition};
 
 const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"}]}"#;
 const FAILED: &str =
@@ -55,7 +55,11 @@ pub(super) fn node(cluster: &mut Cluster, spec: &NodeSpec) -> NodeView {
         }
     }
     if let Some(told) = &spec.condition {
-        document["status"]["conditions"] = json!([condition_json(&condition(told))]);
+        put_condition(&mut document, condition_json(&condition(told)));
+    }
+    if let Some(ready) = spec.ready {
+        let status = if ready { "True" } else { "False" };
+        put_condition(&mut document, json!({ "type": "Ready", "status": status }));
     }
     set(&mut document, "/metadata", "deletionTimestamp", spec.leaving.map(|_| json!(clock("10:00:00"))));
     set(&mut document, "", "claim", spec.claim.as_ref().map(|claim| json!(claim)));
@@ -126,6 +130,12 @@ fn state(document: &Value, spec: &KeptSpec) -> NodeState {
         cause: spec.cause.clone().or(failed.then(|| "DnsTimeout".to_owned())),
         reason: spec.reason.clone().or(failed.then(|| "dns: no answer".to_owned())),
         reference,
+        blame: spec.blame,
+        stays_open: spec.stays_open,
+        compared: spec.compared.as_ref().map(|text| {
+            let (node, at) = text.split_once(' ').expect("a node and a time");
+            Comparison { node: node.into(), at: clock(at) }
+        }),
         ..NodeState::new(uid.into(), boot.into(), at)
     }
 }
@@ -144,7 +154,7 @@ fn condition(spec: &ConditionSpec) -> Condition {
                 _ => ConditionStatus::Unknown,
             },
             reason: reason.clone(),
-            message: message.clone(),
+            message: with_day(message),
         },
     }
 }
@@ -167,7 +177,14 @@ pub(super) fn worker(cluster: &mut Cluster, spec: &WorkerSpec) -> WorkerView {
     let mut worker = cluster.workers.get(&name).cloned().unwrap_or_else(|| WorkerView {
         id: WorkerRef { uid: format!("pod-of-{}", node.uid).into(), name },
         version: Version::default(),
-        stamp: Stamp { node: node.clone(), boot: "b1".into(), serial: 1, attempt: 1, purpose },
+        stamp: Stamp {
+            node: node.clone(),
+            boot: "b1".into(),
+            serial: 1,
+            attempt: 1,
+            purpose,
+            requires: "".into(),
+        },
         host: Some(node.name.clone()),
         stage: Stage::Pending(None),
         leaving: false,
@@ -182,7 +199,7 @@ pub(super) fn worker(cluster: &mut Cluster, spec: &WorkerSpec) -> WorkerView {
         worker.stage = match (is.as_str(), is.strip_prefix("pending: ")) {
             ("running", _) => Stage::Running,
             ("pending", _) => Stage::Pending(None),
-            (_, Some(why)) => Stage::Pending(Some(why.to_owned())),
+            (_, Some(why)) => Stage::Pending(Some(waiting(why))),
             (other, None) => panic!("a worker cannot be {other}"),
         };
     }
@@ -190,6 +207,11 @@ pub(super) fn worker(cluster: &mut Cluster, spec: &WorkerSpec) -> WorkerView {
         worker.stage = Stage::Ended(ending(finished));
     }
     cluster.put_worker(worker)
+}
+
+fn waiting(why: &str) -> Waiting {
+    let (reason, message) = why.split_once(": ").unwrap_or((why, ""));
+    Waiting { reason: reason.to_owned(), message: message.to_owned() }
 }
 
 fn ending(finish: &Finish) -> Ending {

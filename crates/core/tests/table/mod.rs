@@ -16,6 +16,16 @@ fn clock(text: &str) -> Timestamp {
     format!("{DAY}{text}Z").parse().unwrap_or_else(|error| panic!("{text} is no time of day: {error}"))
 }
 
+/// The other way round: a text with `at 10:00:30` in it, as people read it.
+fn with_day(text: &str) -> String {
+    let is_time = |part: &&str| part.parse::<jiff::civil::Time>().is_ok();
+    let full = |part: &str| match part.get(..8).filter(is_time) {
+        Some(time) => format!("{DAY}{time}Z{}", &part[8..]),
+        None => part.to_owned(),
+    };
+    text.split(" at ").map(full).collect::<Vec<_>>().join(" at ")
+}
+
 /// Times in a text as they are written in cases.
 fn without_day(text: &str) -> String {
     let mut parts = text.split(DAY);

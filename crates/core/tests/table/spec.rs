@@ -109,6 +109,8 @@ pub(super) struct NodeSpec {
     pub(super) state: Option<StateSpec>,
     /// `verified on attempt 1`, or a whole condition.
     pub(super) condition: Option<ConditionSpec>,
+    /// A node is Ready unless it says otherwise.
+    pub(super) ready: Option<bool>,
     pub(super) leaving: Option<bool>,
     pub(super) claim: Option<String>,
 }
@@ -136,6 +138,12 @@ pub(super) struct KeptSpec {
     pub(super) reason: Option<String>,
     /// `pass` or `fail`, and when: `pass 10:00:00`.
     pub(super) reference: Option<String>,
+    /// Whose fault the last run without cost was.
+    pub(super) blame: Option<knr_core::fault::Blame>,
+    #[serde(default)]
+    pub(super) stays_open: bool,
+    /// Where the checks passed meanwhile, and when: `n2 10:00:00`.
+    pub(super) compared: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

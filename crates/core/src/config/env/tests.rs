@@ -29,7 +29,7 @@ fn every_variable_sets_its_keys() {
         ("RETRY_BACKOFF", "linear"),
         ("TAINT_KEY", "example.com/new"),
         ("TAINT_VALUE", "1"),
-        ("TAINT_EFFECT", "NoExecute"),
+        ("TAINT_EFFECT", "PreferNoSchedule"),
         ("VERIFIED_LABEL", "example.com/ok"),
         ("VERIFIED_LABEL_VALUE", "yes"),
         ("STARTUP_BACKFILL", "1"),
@@ -48,7 +48,7 @@ fn every_variable_sets_its_keys() {
     expected.reconciliation.retry_backoff = RetryBackoff::Linear;
     expected.node_management.taints[0].key = "example.com/new".to_owned();
     expected.node_management.taints[0].value = "1".to_owned();
-    expected.node_management.taints[0].effect = Effect::NoExecute;
+    expected.node_management.taints[0].effect = Effect::PreferNoSchedule;
     expected.node_management.verified_label.key = "example.com/ok".to_owned();
     expected.node_management.verified_label.value = "yes".to_owned();
     expected.node_management.backfill = true;

@@ -206,6 +206,25 @@ fn no_two_gates_share_a_taint() {
 }
 
 #[test]
+fn backfill_never_evicts() {
+    let no_schedule = "nodeManagement: {backfill: true}\ngates: [{}]";
+    assert!(Config::parse(no_schedule).is_ok());
+    assert!(Config::parse("nodeManagement: {taints: [{key: a, effect: NoExecute}]}").is_ok());
+    let remedy = "with nodeManagement.backfill a NoExecute taint evicts pods that were scheduled a moment ago; \
+                  expected NoSchedule or PreferNoSchedule, or no backfill";
+    assert_eq!(
+        said(
+            "nodeManagement: {backfill: true, taints: [{key: a, effect: NoSchedule}, {key: b, effect: NoExecute}]}"
+        ),
+        [format!("nodeManagement.taints[1].effect: {remedy}")]
+    );
+    assert_eq!(
+        said("nodeManagement: {backfill: true}\ngates: [{taint: {key: c, effect: NoExecute}}]"),
+        [format!("gates[0].taint.effect: {remedy}")]
+    );
+}
+
+#[test]
 fn taints_of_kubernetes_are_not_ours() {
     assert_eq!(
         said("gates: [{taint: {key: node.kubernetes.io/not-ready, effect: NoSchedule}}]"),

@@ -1,0 +1,184 @@
+//! What is recorded of a run, and what follows from it.
+
+use jiff::Timestamp;
+
+use super::{IfItFails, Probation, Trial};
+use crate::action::{Action, Closing, Headline, News, Recorded};
+use crate::decide::scope::MayClose;
+use crate::decide::{Decision, Seat, scope, startup, tidy, verification};
+use crate::explain::Door;
+use crate::fault::Blame;
+use crate::names;
+use crate::patch::PatchBuilder;
+use crate::state::{NodeState, StatePhase};
+use crate::verdict::Fault;
+use crate::world::SeenWorker;
+
+impl Trial<'_> {
+    pub(super) fn open(self, worker: &SeenWorker) -> Decision {
+        let subject = self.subject;
+        let settings = &subject.cx.config.node_management;
+        if scope::awaits_karpenter(subject) {
+            let why = "the checks passed; Karpenter has not registered the node yet";
+            return self.waiting("WaitingForKarpenter", why);
+        }
+        if let Some(gate) = startup::first_closed(subject, settings.after.iter().map(String::as_str)) {
+            let why = format!("the checks passed; gate {gate} has to open first");
+            return self.waiting("WaitingForGate", &why);
+        }
+        let state = NodeState {
+            phase: StatePhase::Verified,
+            attempt: worker.view.stamp.attempt,
+            // Opening may have had to wait: what counts is when the evidence was made, not when it was used.
+            at: subject.made_at(worker),
+            ..subject.next_state()
+        };
+        let decision = self.waiting("Verifying", "the checks passed; the gate opens");
+        if let Some(first) = self.to_be_shown_first(&state) {
+            return decision.acts(first);
+        }
+        let told = subject.account(&state);
+        let patch = PatchBuilder::new(subject.view)
+            .take_off(subject.taints())
+            .label(&settings.verified_label)
+            .state(&state);
+        let patch = subject.without_retry(patch, worker.asked_for).build();
+        let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
+        let news = News { headline: Headline::Verified, message: told.to_string(), warning: false };
+        decision.acts(Action::OpenGate { node, gate, patch, news })
+    }
+
+    /// With the label our pod goes from its node. Who is killed then has nobody to show the verdict later.
+    fn to_be_shown_first(self, state: &NodeState) -> Option<Action> {
+        match self.subject.cx.seat {
+            Seat::Controller => None,
+            Seat::Node => tidy::verdict(self.subject, state),
+        }
+    }
+
+    /// The checks failed. Only what is the node's own fault, in a cluster that is well, costs an attempt.
+    pub(super) fn fail(self, attempt: u32, asked_for: Option<Timestamp>, fault: &Fault) -> Decision {
+        match (fault.blame, self.subject.trouble()) {
+            (Blame::Node, None) => self.fail_by_its_own_fault(attempt, asked_for, fault),
+            (Blame::Node | Blame::Cluster, Some(trouble)) => {
+                let reason = format!("{}; {trouble}", fault.reason);
+                self.record_without_cost(Some(Blame::Cluster), &fault.cause, &reason, asked_for)
+            }
+            (blame, _) => self.record_without_cost(Some(blame), &fault.cause, &fault.reason, asked_for),
+        }
+    }
+
+    fn fail_by_its_own_fault(self, attempt: u32, asked_for: Option<Timestamp>, fault: &Fault) -> Decision {
+        let subject = self.subject;
+        let stays_open = match (self.probation, scope::may_close(subject, subject.taints().iter())) {
+            (None, _) | (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::Yes) => None,
+            (Some(_), MayClose::No(why)) => Some(why),
+            (Some(Probation { why, if_it_fails: IfItFails::StayOpen }), _) => Some(why.to_owned()),
+            // What is recorded now would stand when it is known.
+            (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::NotYetKnown(_)) => {
+                let why = "the checks failed; whether the node may be closed is known once its NodePool is";
+                return self.waiting("WaitingForKarpenter", why);
+            }
+        };
+        let closes = self.probation.is_some() && stays_open.is_none();
+        let reason = match &stays_open {
+            Some(why) => format!("{}; it stays open: {why}", fault.reason),
+            None => fault.reason.clone(),
+        };
+        let compared = asked_for
+            .and_then(|asked| subject.cx.fleet.pass_elsewhere(&subject.view.id.name, asked, subject.cx.now));
+        let state = NodeState {
+            phase: StatePhase::Failed,
+            attempt,
+            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt)),
+            stays_open: stays_open.is_some(),
+            compared,
+            ..subject.next_state()
+        }
+        .because(&fault.cause, &reason);
+        let mut told = subject.account(&state);
+        if closes {
+            told.door = Door::Closed;
+        }
+        let news = News { headline: Headline::VerificationFailed, message: told.to_string(), warning: true };
+        let action = if closes {
+            verification::close(subject, &state, Closing::FailedAgain, news)
+        } else {
+            let news = self.is_worth_an_event(&state).then_some(news);
+            self.record(&state, Recorded::Failure, asked_for, news)
+        };
+        Decision::new(told).acts(action)
+    }
+
+    /// A node that has failed for long fails again and again: people are told once for each cause.
+    fn is_worth_an_event(self, state: &NodeState) -> bool {
+        let before = self.so_far().and_then(|state| state.cause.as_ref());
+        state.attempt <= self.subject.cx.config.reconciliation.max_retries || before != state.cause.as_ref()
+    }
+
+    /// There was no verdict at all: evicted, deleted, lost. Too many of these are told, and held against nobody.
+    pub(super) fn record_no_verdict(self, why: &str) -> Decision {
+        self.record_without_cost(None, "NoVerdict", why, None)
+    }
+
+    /// A run that costs no attempt. The node is tried again, each time a little later.
+    fn record_without_cost(
+        self,
+        blame: Option<Blame>,
+        cause: &str,
+        why: &str,
+        asked_for: Option<Timestamp>,
+    ) -> Decision {
+        let subject = self.subject;
+        let settings = &subject.cx.config.reconciliation;
+        let so_far = self.so_far();
+        let inconclusive = self.runs_so_far().saturating_add(1);
+        let is_too_much = blame.is_none() && inconclusive >= settings.max_inconclusive_runs;
+        let before = so_far.map_or(StatePhase::Unverified, |state| state.phase);
+        let (phase, attempt) = match (self.probation, blame) {
+            // What it failed before may have been the cluster's fault, too.
+            (None, Some(Blame::Cluster)) => (StatePhase::Unverified, 0),
+            (None, None) if is_too_much => (StatePhase::Failed, so_far.map_or(0, |state| state.attempt)),
+            _ => (before, so_far.map_or(0, |state| state.attempt)),
+        };
+        let state = NodeState {
+            phase,
+            boot: so_far.map_or_else(|| subject.view.boot.clone(), |state| state.boot.clone()),
+            attempt,
+            inconclusive,
+            blame,
+            stays_open: so_far.is_some_and(|state| state.stays_open),
+            run_boot: Some(subject.view.boot.clone()),
+            next_try: Some(subject.cx.now + settings.delay_after(inconclusive)),
+            ..subject.next_state()
+        }
+        .because(cause, why);
+        let told = subject.account(&state);
+        let is_new = so_far.is_none_or(|state| state.cause.as_deref() != Some(cause));
+        let headline = match blame {
+            None if inconclusive == settings.max_inconclusive_runs => Some(Headline::NoVerdict),
+            Some(Blame::Cluster) if is_new => Some(Headline::ClusterSuspected),
+            Some(Blame::Installation) if is_new => Some(Headline::VerificationBlocked),
+            _ => None,
+        };
+        let news = headline.map(|headline| News { headline, message: told.to_string(), warning: true });
+        Decision::new(told).acts(self.record(&state, Recorded::NoVerdict, asked_for, news))
+    }
+
+    fn record(
+        self,
+        state: &NodeState,
+        what: Recorded,
+        asked_for: Option<Timestamp>,
+        news: Option<News>,
+    ) -> Action {
+        let subject = self.subject;
+        let patch = PatchBuilder::new(subject.view).state(state);
+        let patch = match state.phase {
+            StatePhase::Failed => patch.unlabel(&subject.cx.config.node_management.verified_label),
+            StatePhase::Verified | StatePhase::Unverified => patch,
+        };
+        let patch = subject.without_retry(patch, asked_for).build();
+        Action::Record { node: subject.view.id.clone(), what, patch, news }
+    }
+}

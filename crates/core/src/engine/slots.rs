@@ -1,0 +1,142 @@
+//! Worker slots: who holds one, who waits for one, and who comes next.
+//!
+//! A worker holds a slot while it runs the checks, and for a moment before: the limit is there to spare the API server and
+//! DNS. One that a kubelet does not start, or whose node is not ready, gives its slot to others and goes on waiting.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::ids::NodeName;
+use crate::schedule::Schedule;
+use crate::view::{Stage, Stamp};
+use crate::world::{NodeEntry, SeenWorker};
+
+/// A worker that has not been started this long after it could have been no longer holds a slot.
+const STARTS_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+/// Workers there may be for each slot, those that wait to be started included.
+const WORKERS_PER_SLOT: usize = 10;
+
+/// Who comes first. The order of the variants is the order of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Turn {
+    /// A node that has not been tried yet.
+    First,
+    /// A node that failed, or that is open and has to be proven again.
+    Again,
+    /// A node that could not run its worker now.
+    NotReady,
+}
+
+/// Worker slots.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    queue: Schedule<(Turn, Timestamp), NodeName>,
+    stamps: BTreeMap<NodeName, Stamp>,
+    workers: BTreeMap<NodeName, Workers>,
+    /// When workers that hold a slot although they do not run yet give it up.
+    starting_until: Schedule<Timestamp, NodeName>,
+    total: Workers,
+    /// Workers that were asked for and are not known yet.
+    pub(super) asked_for: usize,
+}
+
+/// Workers of one node, or of all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Workers {
+    in_slots: usize,
+    waiting: usize,
+}
+
+impl Slots {
+    /// Takes note of the workers of a node.
+    pub(super) fn note(&mut self, name: &NodeName, entry: Option<&NodeEntry>, now: Timestamp) {
+        let mut workers = Workers::default();
+        let mut until: Option<Timestamp> = None;
+        for worker in entry.iter().flat_map(|entry| entry.workers.values()) {
+            match entry.map(|entry| hold(entry, worker)) {
+                None | Some(Hold::Nothing) => {}
+                Some(Hold::Slot) => workers.in_slots += 1,
+                Some(Hold::SlotUntil(end)) if now < end => {
+                    workers.in_slots += 1;
+                    until = Some(until.map_or(end, |until| until.min(end)));
+                }
+                Some(Hold::SlotUntil(_) | Hold::Waiting) => workers.waiting += 1,
+            }
+        }
+        self.starting_until.set(name, until);
+        let before = if workers == Workers::default() {
+            self.workers.remove(name)
+        } else {
+            self.workers.insert(name.clone(), workers)
+        };
+        let before = before.unwrap_or_default();
+        self.total.in_slots = self.total.in_slots - before.in_slots + workers.in_slots;
+        self.total.waiting = self.total.waiting - before.waiting + workers.waiting;
+    }
+
+    /// A node whose worker was not started in time. It has to be noted again.
+    pub(super) fn next_late(&mut self, now: Timestamp) -> Option<NodeName> {
+        self.starting_until.pop_until(&now)
+    }
+
+    /// When the next slot becomes free by itself, if anybody waits for one.
+    pub(super) fn wake(&self) -> Option<Timestamp> {
+        let waits = self.queue.first().is_some();
+        self.starting_until.first().filter(|_| waits).map(|(at, _)| *at)
+    }
+
+    pub(super) fn has_room(&self, slots: usize) -> bool {
+        let in_slots = self.total.in_slots + self.asked_for;
+        in_slots < slots && in_slots + self.total.waiting < slots.saturating_mul(WORKERS_PER_SLOT)
+    }
+
+    /// Puts a node into the queue, or takes it out.
+    pub(super) fn enqueue(&mut self, name: &NodeName, wanted: Option<(Turn, Timestamp, Stamp)>) {
+        if let Some((turn, due, stamp)) = wanted {
+            self.queue.set(name, Some((turn, due)));
+            self.stamps.insert(name.clone(), stamp);
+        } else {
+            self.queue.set(name, None);
+            self.stamps.remove(name);
+        }
+    }
+
+    pub(super) fn is_queued(&self, name: &NodeName) -> bool {
+        self.stamps.contains_key(name)
+    }
+
+    /// The worker that is to be started next, if there is a free slot.
+    pub(super) fn next(&mut self, slots: usize) -> Option<Stamp> {
+        let (_, name) = self.queue.first().filter(|_| self.has_room(slots))?.clone();
+        self.queue.set(&name, None);
+        self.stamps.remove(&name)
+    }
+
+    /// Nobody waits any more, and nothing was asked for.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.stamps.clear();
+        self.asked_for = 0;
+    }
+}
+
+enum Hold {
+    Slot,
+    SlotUntil(Timestamp),
+    Waiting,
+    /// It has ended, or is being deleted: it may stay for as long as its kubelet is gone.
+    Nothing,
+}
+
+fn hold(entry: &NodeEntry, worker: &SeenWorker) -> Hold {
+    match &worker.view.stage {
+        _ if worker.view.leaving => Hold::Nothing,
+        Stage::Ended(_) => Hold::Nothing,
+        Stage::Running => Hold::Slot,
+        Stage::Pending(_) => match entry.ready_since {
+            Some(ready) => Hold::SlotUntil(worker.since.max(ready) + STARTS_WITHIN),
+            None => Hold::Waiting,
+        },
+    }
+}

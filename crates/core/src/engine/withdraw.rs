@@ -1,0 +1,88 @@
+//! Orders that were given and never sent.
+
+use super::{Engine, Order};
+use crate::ids::NodeName;
+
+impl Engine {
+    /// The nodes that the next decision is about, besides those whose time comes until then.
+    pub fn changed(&self) -> impl Iterator<Item = &NodeName> {
+        self.changed.iter()
+    }
+
+    /// Takes back an order that was never sent. Its node is decided about again, at once: nothing went wrong.
+    pub fn withdraw(&mut self, order: &Order) {
+        let name = &order.action.node().name;
+        if self.tasks.get(name).is_some_and(|task| task.given(order.ticket).is_some()) {
+            self.release(name);
+            self.changed.insert(name.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::super::Plan;
+    use super::*;
+    use crate::action::Action;
+    use crate::config::Config;
+    use crate::ids::Version;
+    use crate::names;
+    use crate::view::NodeView;
+    use crate::world::Fact;
+    use crate::world::tests::node_named;
+
+    const ONE_WORKER: &str = "limits: {maxConcurrentWorkers: 1}";
+
+    fn noon() -> Timestamp {
+        "2026-01-01T12:00:00Z".parse().unwrap()
+    }
+
+    fn closed(name: &str, uid: &str) -> NodeView {
+        let taint = json!({ "key": names::UNVERIFIED_TAINT, "effect": "NoSchedule" });
+        NodeView { taints: vec![taint], ..node_named(name, uid, 2) }
+    }
+
+    /// Two closed nodes, of which the first gets the only worker.
+    fn engine() -> (Engine, Plan) {
+        let mut engine = Engine::new(Config::parse(ONE_WORKER).unwrap());
+        let nodes = vec![closed("n1", "u1"), closed("n2", "u2")];
+        engine.learn(Fact::Nodes(nodes, Version(2)), noon());
+        engine.learn(Fact::Workers(Vec::new(), Version(2)), noon());
+        engine.lead();
+        let plan = engine.decide(noon());
+        (engine, plan)
+    }
+
+    fn starts_worker_of(plan: &Plan, name: &str) -> bool {
+        let [Order { action: Action::StartWorker { stamp }, .. }] = plan.orders.as_slice() else {
+            return false;
+        };
+        stamp.node.name.as_str() == name
+    }
+
+    #[test]
+    fn an_order_that_was_taken_back_is_decided_about_again_without_a_pause() {
+        let (mut engine, first) = engine();
+        assert!(starts_worker_of(&first, "n1"), "{first:?}");
+        assert!(engine.decide(noon()).orders.is_empty(), "it is under way");
+        engine.withdraw(&first.orders[0]);
+        assert_eq!(engine.changed().map(NodeName::as_str).collect::<Vec<_>>(), ["n1"]);
+        let second = engine.decide(noon());
+        assert!(starts_worker_of(&second, "n1"), "its place for a worker is free again: {second:?}");
+        assert_ne!(second.orders[0].ticket, first.orders[0].ticket);
+    }
+
+    #[test]
+    fn only_the_order_that_is_under_way_can_be_taken_back() {
+        let (mut engine, first) = engine();
+        engine.withdraw(&first.orders[0]);
+        let second = engine.decide(noon());
+        engine.withdraw(&first.orders[0]);
+        assert_eq!(engine.changed().count(), 0, "another order has taken its place");
+        engine.withdraw(&second.orders[0]);
+        assert_eq!(engine.changed().count(), 1);
+    }
+}

@@ -1,0 +1,157 @@
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+fn name(text: &str) -> NodeName {
+    text.into()
+}
+
+fn seen(second: i64, fact: u64) -> Seen {
+    Seen { at: at(second), fact }
+}
+
+fn failed(second: i64, fact: u64) -> Member {
+    let own_failure = OwnFailure { uid: "u".into(), boot: "b".into(), seen: seen(second, fact) };
+    Member {
+        managed: true,
+        failing_until: Some(at(second + 600)),
+        own_failure: Some(own_failure),
+        ..Member::default()
+    }
+}
+
+fn verified(runs: &[(i64, bool, i64, u64)]) -> Member {
+    let run = |(started, passed, second, fact): &(i64, bool, i64, u64)| Run {
+        started: at(*started),
+        passed: *passed,
+        seen: Some(seen(*second, *fact)),
+    };
+    Member { managed: true, runs: runs.iter().map(run).collect(), is_reference: true, ..Member::default() }
+}
+
+fn fleet(members: &[(&str, Member)]) -> Fleet {
+    let mut fleet = Fleet::default();
+    for (node, member) in members {
+        fleet.note(&name(node), member.clone(), at(0));
+    }
+    fleet
+}
+
+fn trouble(fleet: &Fleet, second: i64) -> Option<String> {
+    fleet.trouble(&DeletionLimits::default(), at(second))
+}
+
+fn observe(fleet: &mut Fleet, second: i64) {
+    fleet.observe(&DeletionLimits::default(), at(second));
+}
+
+fn compared(fleet: &Fleet, by: i64, now: i64) -> Option<String> {
+    fleet.pass_elsewhere(&name("n1"), at(by), at(now)).map(|passed| passed.node.to_string())
+}
+
+#[test]
+fn many_failures_at_once_are_trouble_until_they_are_old_or_gone() {
+    let mut fleet = fleet(&[("n1", failed(0, 1)), ("n2", failed(0, 1)), ("n3", failed(60, 1))]);
+    assert_eq!(
+        trouble(&fleet, 0).as_deref(),
+        Some("3 of 3 nodes fail at once, the cluster itself is suspected")
+    );
+    observe(&mut fleet, 601);
+    assert_eq!(trouble(&fleet, 601), None, "one alone is no crowd");
+    assert_eq!(fleet.managed(), 3);
+    fleet.note(&name("n3"), Member::default(), at(602));
+    assert_eq!((fleet.managed(), fleet.failing.len()), (2, 0));
+}
+
+#[test]
+fn a_pass_elsewhere_counts_if_it_was_started_after_the_failure_and_known_before_the_next_run() {
+    let fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
+    assert_eq!(compared(&fleet, 30, 40).as_deref(), Some("n2"));
+    assert_eq!(compared(&fleet, 29, 40), None, "the pass was not known when the node was tried again");
+    assert_eq!(compared(&fleet, 30, 20 + 15 * 60), None, "that is not the same time");
+    let fleet = self::fleet(&[("n1", failed(21, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
+    assert_eq!(compared(&fleet, 30, 40), None, "it was started before the failure");
+    let fleet = self::fleet(&[("n1", failed(10, 6)), ("n2", verified(&[(20, true, 30, 6)]))]);
+    assert_eq!(compared(&fleet, 30, 40), None, "both were there before");
+    let fleet = self::fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, false, 30, 6)]))]);
+    assert_eq!(compared(&fleet, 30, 40), None, "that was no pass");
+}
+
+#[test]
+fn a_pass_that_was_started_in_the_future_proves_nothing() {
+    let fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(7_200, true, 30, 6)]))]);
+    assert_eq!(compared(&fleet, 30, 40), None);
+    assert!(!fleet.has_passed_since(seen(10, 5), at(40)));
+    assert!(fleet.has_passed_since(seen(10, 5), at(7_200)));
+    assert!(!fleet.has_passed_since(seen(10, 6), at(7_200)), "both were there before");
+}
+
+#[test]
+fn what_is_not_known_when_it_was_made_proves_nothing() {
+    let mut member = verified(&[(20, true, 30, 6)]);
+    member.runs[0].seen = None;
+    assert_eq!(compared(&fleet(&[("n1", failed(10, 5)), ("n2", member)]), 30, 40), None);
+}
+
+#[test]
+fn further_failures_do_not_move_the_first_one() {
+    let mut fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
+    fleet.note(&name("n1"), failed(35, 7), at(35));
+    assert_eq!(compared(&fleet, 40, 40).as_deref(), Some("n2"));
+    let mut rebooted = failed(36, 8);
+    rebooted.own_failure.as_mut().unwrap().boot = "b2".into();
+    fleet.note(&name("n1"), rebooted, at(36));
+    assert_eq!(compared(&fleet, 40, 40), None, "another boot is another beginning");
+}
+
+#[test]
+fn trouble_voids_what_was_before_it() {
+    let mut fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
+    fleet.note(&name("n3"), failed(40, 7), at(40));
+    observe(&mut fleet, 41);
+    assert!(!fleet.is_after_trouble(at(41)) && fleet.is_after_trouble(at(42)));
+    fleet.note(&name("n3"), Member::default(), at(42));
+    observe(&mut fleet, 43);
+    assert_eq!(compared(&fleet, 50, 50), None);
+    fleet.note(&name("n1"), failed(50, 9), at(50));
+    fleet.note(&name("n2"), verified(&[(55, true, 60, 10)]), at(60));
+    assert_eq!(compared(&fleet, 60, 60).as_deref(), Some("n2"));
+}
+
+#[test]
+fn a_failed_reference_is_trouble_for_a_while_or_until_a_later_pass() {
+    let sick = verified(&[(100, false, 110, 6)]);
+    let mut fleet = Fleet::default();
+    fleet.note(&name("n2"), sick.clone(), at(110));
+    assert!(trouble(&fleet, 110).is_some() && trouble(&fleet, 110 + 299).is_some());
+    assert_eq!(trouble(&fleet, 110 + 300), None);
+    fleet.note(&name("n3"), verified(&[(105, true, 115, 7)]), at(115));
+    assert!(trouble(&fleet, 115).is_some(), "it was started before the other one ended");
+    fleet.note(&name("n4"), verified(&[(112, true, 116, 8)]), at(116));
+    assert_eq!(trouble(&fleet, 116), None);
+    let mut fleet = Fleet::default();
+    fleet.note(&name("n2"), sick, at(100 + 300));
+    assert_eq!(trouble(&fleet, 100 + 300), None, "that was long ago");
+}
+
+#[test]
+fn a_run_that_is_noted_again_keeps_the_time_when_it_was_first_seen() {
+    let mut fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
+    fleet.note(&name("n2"), verified(&[(20, true, 90, 9)]), at(90));
+    assert_eq!(compared(&fleet, 30, 95).as_deref(), Some("n2"));
+}
+
+#[test]
+fn the_node_that_ran_the_checks_longest_ago_comes_first() {
+    let mut member = verified(&[(5, true, 6, 1)]);
+    member.is_reference = false;
+    let fleet = fleet(&[
+        ("n1", verified(&[(20, true, 30, 6)])),
+        ("n2", verified(&[(10, true, 30, 6), (40, true, 50, 7)])),
+        ("n3", verified(&[(15, true, 30, 6)])),
+        ("n4", member),
+    ]);
+    assert_eq!(fleet.references().map(NodeName::as_str).collect::<Vec<_>>(), ["n3", "n1", "n2"]);
+}
