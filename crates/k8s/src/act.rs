@@ -8,6 +8,7 @@ use knr_core::engine::Outcome;
 use knr_core::ids::{NodeName, NodeRef, Version};
 use knr_core::names;
 use knr_core::patch::NodePatch;
+use knr_core::texts::shortened;
 use knr_core::view::{ClaimRef, LedgerEntry, NodeView};
 use knr_core::world::{Fact, Source};
 use kube::core::Status;
@@ -23,6 +24,9 @@ use crate::observe::{SlimNode, SlimWorker};
 
 /// Who writes is kept with the objects.
 pub(crate) const BY_US: &str = "fieldManager=kube-node-ready";
+
+/// A longer reason for a refusal is cut. Who refused is at its beginning.
+const MAX_REFUSAL_CHARS: usize = 300;
 
 /// Carries out what was decided.
 #[derive(Clone)]
@@ -98,7 +102,7 @@ impl Actor {
             Action::ReserveDeletion { version, entries, .. } => {
                 return settle(self.reserve(*version, entries, deadline).await);
             }
-            Action::DeleteNode { node, version, claim } => {
+            Action::DeleteNode { node, version, claim, .. } => {
                 return settle(self.delete(node, *version, claim.as_ref(), deadline).await);
             }
         };
@@ -215,12 +219,28 @@ pub(crate) fn outcome(failed: &Failed) -> Outcome {
 
 fn by_status(status: &Status) -> Outcome {
     match status.code {
-        404 if is_about_a_namespace(status) => Outcome::Refused(status.message.clone()),
+        _ if is_by_admission(status) => Outcome::Refused(refusal(status)),
+        404 if is_about_a_namespace(status) => Outcome::Refused(refusal(status)),
         404 | 409 => Outcome::Conflict,
         422 if is_contradiction(status) => Outcome::Conflict,
         429 | 503 => Outcome::Unavailable,
-        400..=499 => Outcome::Refused(status.message.clone()),
+        400..=499 => Outcome::Refused(refusal(status)),
         _ => Outcome::Unknown,
+    }
+}
+
+/// An admission webhook denied the request, or could not be asked. The code is the webhook's choice, but nothing was
+/// written, whatever it is.
+fn is_by_admission(status: &Status) -> bool {
+    status.message.starts_with("admission webhook ") || status.message.contains("failed calling webhook ")
+}
+
+/// Who refused and why, as the API server says: a quota, an admission policy, a webhook, Pod Security. On one line.
+fn refusal(status: &Status) -> String {
+    let said = status.message.split_whitespace().collect::<Vec<_>>().join(" ");
+    match said.as_str() {
+        "" => format!("status {} {}", status.code, status.reason).trim_end().to_owned(),
+        said => shortened(said, MAX_REFUSAL_CHARS).into_owned(),
     }
 }
 

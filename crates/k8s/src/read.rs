@@ -150,10 +150,11 @@ impl Api {
         Ok((list.items.into_iter().find_map(SlimWorker::view), version))
     }
 
-    /// What runs on a node.
+    /// What runs on a node, from the server's cache: without a version a server may have to read every pod of the cluster for
+    /// this. The answer may be old by the time it is used anyway, and closing a node evicts nothing.
     pub async fn occupancy(&self, node: &NodeRef, deadline: Instant) -> Result<Fact, Failed> {
         let selector = format!("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", node.name);
-        let query = format!("fieldSelector={}", encoded(&selector));
+        let query = format!("fieldSelector={}&resourceVersion=0", encoded(&selector));
         let pods: List<SlimPod> = self.read(Call::ListPodsOfNode, Target::query(&query), deadline).await?;
         let user = pods.items.into_iter().find(is_of_a_user);
         let occupancy = match user {
@@ -189,3 +190,6 @@ fn is_of_a_user(pod: &SlimPod) -> bool {
 pub(crate) fn by_name(name: &str) -> String {
     format!("fieldSelector={}", encoded(&format!("metadata.name={name}")))
 }
+
+#[cfg(test)]
+mod tests;

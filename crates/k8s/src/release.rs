@@ -295,8 +295,8 @@ impl Release {
     fn is_worth_another_try(&self, failed: &Failed) -> bool {
         let may_pass = match outcome(failed) {
             Outcome::Done(_) => false,
-            // The server has forgotten where in a list we were.
-            Outcome::Refused(_) => failed.code() == Some(410),
+            // The server no longer has the rest of a list, or a webhook could not be asked.
+            Outcome::Refused(_) => failed.code().is_some_and(|code| code == 410 || code >= 500),
             Outcome::Conflict | Outcome::Unavailable | Outcome::Unknown => true,
         };
         may_pass && self.has_time()

@@ -27,7 +27,14 @@ fn patch() -> NodePatch {
 }
 
 fn stamp() -> Stamp {
-    Stamp { node: node(), boot: "b1".into(), serial: 1, attempt: 1, purpose: Purpose::Verify }
+    Stamp {
+        node: node(),
+        boot: "b1".into(),
+        serial: 1,
+        attempt: 1,
+        purpose: Purpose::Verify,
+        requires: "".into(),
+    }
 }
 
 async fn outcome(action: &Action, answers: Vec<Answer>) -> (Outcome, FakeServer) {
@@ -97,7 +104,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             json,
         ),
         (
-            Action::DeleteNode { node: node(), version: Version(8), claim: None },
+            Action::DeleteNode { node: node(), version: Version(8), claim: None, news: news() },
             "DELETE /api/v1/nodes/n1",
             json,
         ),
@@ -157,6 +164,49 @@ async fn an_object_that_is_not_allowed_is_a_refusal_and_a_failed_test_is_not() {
 }
 
 #[tokio::test]
+async fn who_refused_a_worker_is_told() {
+    let start = Action::StartWorker { stamp: stamp() };
+    let refusals = [
+        (
+            403,
+            "pods \"w\" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1",
+        ),
+        (403, "pods \"w\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true"),
+        (403, "pods is forbidden: User \"x\" cannot create resource \"pods\" in API group \"\""),
+        (422, "pods \"w\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"),
+        (400, "admission webhook \"validate.kyverno.svc-fail\" denied the request: no"),
+        (409, "admission webhook \"a.example\" denied the request without explanation"),
+        (422, "admission webhook \"a.example\" denied the request: no"),
+        (429, "admission webhook \"a.example\" denied the request: no"),
+        (500, "admission webhook \"a.example\" denied the request: no"),
+        (500, "Internal error occurred: failed calling webhook \"a.example\": no endpoints available"),
+    ];
+    for (code, message) in refusals {
+        let causes = if message.contains("Policy") { json!([{ "message": "no" }]) } else { json!([]) };
+        let status = json!({
+            "kind": "Status", "code": code, "message": message, "reason": "r", "details": { "causes": causes },
+        });
+        let (refused, _) = outcome(&start, vec![Answer::Json(code, status)]).await;
+        assert_eq!(refused, Outcome::Refused(message.to_owned()), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_one_line_of_a_bearable_length() {
+    let start = Action::StartWorker { stamp: stamp() };
+    let said =
+        |message: String| json!({ "kind": "Status", "code": 403, "message": message, "reason": "Forbidden" });
+    let (refused, _) =
+        outcome(&start, vec![Answer::Json(403, said("blocked by\n\n  policy: p\n".to_owned()))]).await;
+    assert_eq!(refused, Outcome::Refused("blocked by policy: p".to_owned()));
+    let (refused, _) = outcome(&start, vec![Answer::Json(403, said(String::new()))]).await;
+    assert_eq!(refused, Outcome::Refused("status 403 Forbidden".to_owned()));
+    let (refused, _) = outcome(&start, vec![Answer::Json(403, said("ü".repeat(9000)))]).await;
+    let Outcome::Refused(why) = refused else { panic!("{refused:?}") };
+    assert_eq!(why.chars().count(), MAX_REFUSAL_CHARS + 1);
+}
+
+#[tokio::test]
 async fn answers_bring_facts() {
     let (open, ..) = actions().swap_remove(2);
     let (done, _) = outcome(&open, vec![Answer::Json(200, object("Node"))]).await;
@@ -189,7 +239,7 @@ async fn answers_bring_facts() {
 
 #[tokio::test]
 async fn a_deleted_node_is_gone_at_once_unless_others_clean_up_first() {
-    let delete = Action::DeleteNode { node: node(), version: Version(8), claim: None };
+    let delete = Action::DeleteNode { node: node(), version: Version(8), claim: None, news: news() };
     let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                          "details": { "name": "n1", "kind": "nodes", "uid": "u1" } });
     let (done, _) = outcome(&delete, vec![Answer::Json(200, status)]).await;
@@ -204,7 +254,7 @@ async fn a_deleted_node_is_gone_at_once_unless_others_clean_up_first() {
 #[tokio::test]
 async fn a_claim_is_deleted_only_if_its_node_is_still_what_was_seen() {
     let claim = Some(ClaimRef { name: "c1".into(), uid: "cu".into() });
-    let delete = Action::DeleteNode { node: node(), version: Version(8), claim };
+    let delete = Action::DeleteNode { node: node(), version: Version(8), claim, news: news() };
     let list =
         |items: Value| Answer::Json(200, json!({ "metadata": { "resourceVersion": "9" }, "items": items }));
     let unchanged = || list(json!([object("Node")]));

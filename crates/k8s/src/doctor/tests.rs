@@ -266,6 +266,22 @@ async fn what_a_node_cannot_do_is_its_own_fault() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_not_the_fault_of_the_node_is_not_put_down_to_it() {
+    for (report, detail) in [
+        (DNS.replace("timeout", "servfail"), "the cluster is at fault: dns: no answer"),
+        (DNS.replace("timeout", "forbidden"), "the installation is at fault, not n1: dns: no answer"),
+        (
+            r#"{"error":"bad"}"#.to_owned(),
+            "the installation is at fault, not n1: the worker could not run: bad",
+        ),
+    ] {
+        let worker = Some(ended(2, &report));
+        let (found, _) = Cluster { worker, ..Cluster::default() }.find(Step::Worker).await;
+        assert!(found.detail.ends_with(detail), "{found:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_never_starts_is_removed() {
     let began = Instant::now();
     let (found, received) =

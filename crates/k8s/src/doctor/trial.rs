@@ -5,10 +5,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::pin;
 use std::time::Duration;
 
+use knr_core::fault::Blame;
 use knr_core::ids::NodeRef;
 use knr_core::names;
 use knr_core::report::Report;
-use knr_core::verdict::{Verdict, judge};
+use knr_core::verdict::{Fault, Verdict, judge};
 use knr_core::view::{Ending, Purpose, Stage, Stamp};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -85,8 +86,14 @@ impl Doctor {
 
     /// What the controller would make, under another name and without what makes it the controller's.
     pub(super) fn pod(&self, name: &str, node: &NodeRef) -> Value {
-        let stamp =
-            Stamp { node: node.clone(), boot: "".into(), serial: 0, attempt: 0, purpose: Purpose::Verify };
+        let stamp = Stamp {
+            node: node.clone(),
+            boot: "".into(),
+            serial: 0,
+            attempt: 0,
+            purpose: Purpose::Verify,
+            requires: "".into(),
+        };
         let mut pod = objects::worker(&stamp, self.config());
         let namespaces = self.api.namespaces();
         let owner = match &self.installation.own_pod {
@@ -197,7 +204,7 @@ impl Doctor {
 fn ended(node: &str, ending: &Ending) -> Finding {
     let report = match ending {
         Ending::Exited { message, .. } => Report::parse(message),
-        Ending::DeadlineExceeded | Ending::Killed(_) => None,
+        Ending::CouldNotStart(_) | Ending::DeadlineExceeded | Ending::Killed(_) => None,
     };
     let failures = report.as_ref().map_or(0, Report::failures);
     let found = match judge(ending) {
@@ -205,6 +212,14 @@ fn ended(node: &str, ending: &Ending) -> Finding {
             Some(_) => format!("it ran on {node} and reported; the node is fit and was not changed"),
             None => format!("it ran on {node} and passed without a report; the node was not changed"),
         }),
+        Verdict::Fail(Fault { blame: Blame::Cluster, reason, .. }) => {
+            Finding::failed(format!("it ran on {node} and reported; the cluster is at fault: {reason}"))
+                .next("no node is verified as long as this is so")
+        }
+        Verdict::Fail(Fault { blame: Blame::Installation, reason, .. }) => {
+            Finding::failed(format!("the installation is at fault, not {node}: {reason}"))
+                .next("no node is verified as long as this is so; look at the image, the configuration and the permissions of the worker")
+        }
         Verdict::Fail(fault) if failures > 0 => {
             Finding::failed(format!("it ran on {node} and reported; the node is not fit: {}", fault.reason))
                 .next(format!("it is the node, or what the configuration asks of all nodes; {OTHER_NODE}"))

@@ -52,6 +52,7 @@ fn stamped(stamp: &Stamp) -> Value {
         names::WORKER_NODE_UID_ANNOTATION: stamp.node.uid,
         names::WORKER_BOOT_ANNOTATION: stamp.boot,
         names::WORKER_SERIAL_ANNOTATION: stamp.serial.to_string(),
+        names::WORKER_REQUIRES_ANNOTATION: stamp.requires,
         names::WORKER_ATTEMPT_ANNOTATION: stamp.attempt.to_string(),
         names::WORKER_PURPOSE_ANNOTATION: purpose_word(stamp.purpose),
     })
@@ -170,6 +171,7 @@ mod tests {
             serial: 3,
             attempt: 2,
             purpose: Purpose::Verify,
+            requires: "abc".into(),
         }
     }
 

@@ -14,51 +14,70 @@ pub(crate) struct SlimCondition {
     pub(crate) message: String,
 }
 
-/// Reads the condition of this type. The others, which come along with every object, are passed over without a copy.
-pub(super) fn of_type<'de, D: Deserializer<'de>>(
-    kind: &'static str,
-    deserializer: D,
-) -> Result<Option<SlimCondition>, D::Error> {
-    deserializer.deserialize_any(OfType(kind))
-}
-
-struct OfType(&'static str);
-
+/// A condition as it is read: it borrows from the answer, because most conditions are of no interest.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Borrowed<'a> {
+pub(super) struct RawCondition<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
+    pub(super) kind: Cow<'a, str>,
     #[serde(borrow)]
-    status: Cow<'a, str>,
+    pub(super) status: Cow<'a, str>,
     #[serde(borrow)]
     reason: Cow<'a, str>,
     #[serde(borrow)]
     message: Cow<'a, str>,
 }
 
-impl<'de> Visitor<'de> for OfType {
-    type Value = Option<SlimCondition>;
+impl From<RawCondition<'_>> for SlimCondition {
+    fn from(raw: RawCondition<'_>) -> Self {
+        Self {
+            status: raw.status.into_owned(),
+            reason: raw.reason.into_owned(),
+            message: raw.message.into_owned(),
+        }
+    }
+}
+
+/// Reads the first condition of this type.
+pub(super) fn of_type<'de, D: Deserializer<'de>>(
+    kind: &'static str,
+    deserializer: D,
+) -> Result<Option<SlimCondition>, D::Error> {
+    let mut found = None;
+    each(deserializer, |condition| {
+        if found.is_none() && condition.kind == kind {
+            found = Some(condition.into());
+        }
+    })?;
+    Ok(found)
+}
+
+/// Passes on one condition after the other.
+pub(super) fn each<'de, D, F>(deserializer: D, pass_on: F) -> Result<(), D::Error>
+where
+    D: Deserializer<'de>,
+    F: FnMut(RawCondition<'de>),
+{
+    deserializer.deserialize_any(Each(pass_on))
+}
+
+struct Each<F>(F);
+
+impl<'de, F: FnMut(RawCondition<'de>)> Visitor<'de> for Each<F> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("conditions")
     }
 
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut conditions: A) -> Result<Self::Value, A::Error> {
-        let mut found = None;
-        while let Some(condition) = conditions.next_element::<Borrowed<'de>>()? {
-            if found.is_none() && condition.kind == self.0 {
-                found = Some(SlimCondition {
-                    status: condition.status.into_owned(),
-                    reason: condition.reason.into_owned(),
-                    message: condition.message.into_owned(),
-                });
-            }
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut conditions: A) -> Result<(), A::Error> {
+        while let Some(condition) = conditions.next_element()? {
+            (self.0)(condition);
         }
-        Ok(found)
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::Meta;
-use super::condition::{SlimCondition, of_type};
+use super::condition::{SlimCondition, each};
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -26,8 +26,8 @@ struct Spec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    #[serde(rename = "conditions", deserialize_with = "ours")]
-    condition: Option<SlimCondition>,
+    #[serde(deserialize_with = "conditions")]
+    conditions: Conditions,
     node_info: NodeInfo,
 }
 
@@ -38,8 +38,21 @@ struct NodeInfo {
     boot_id: String,
 }
 
-fn ours<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SlimCondition>, D::Error> {
-    of_type(names::CONDITION, deserializer)
+/// The conditions that matter. Nothing is kept of `Ready` but its status: the kubelet refreshes it all the time.
+#[derive(Debug, Clone, Default)]
+struct Conditions {
+    verified: Option<SlimCondition>,
+    ready: Option<bool>,
+}
+
+fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Conditions, D::Error> {
+    let mut found = Conditions::default();
+    each(deserializer, |condition| match &*condition.kind {
+        names::CONDITION if found.verified.is_none() => found.verified = Some(condition.into()),
+        "Ready" if found.ready.is_none() => found.ready = Some(condition.status == "True"),
+        _ => {}
+    })?;
+    Ok(found)
 }
 
 impl From<SlimNode> for NodeView {
@@ -57,7 +70,8 @@ impl From<SlimNode> for NodeView {
             created: metadata.created(),
             taints: spec.taints.unwrap_or_default(),
             claim: claim.map(|owner| ClaimRef { name: owner.name.clone(), uid: owner.uid.as_str().into() }),
-            condition: status.condition.map(condition_view),
+            condition: status.conditions.verified.map(condition_view),
+            ready: status.conditions.ready.unwrap_or_default(),
             leaving: metadata.deletion_timestamp.is_some(),
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),
@@ -109,7 +123,25 @@ mod tests {
         assert_eq!(view.claim, Some(ClaimRef { name: "c1".into(), uid: "cu".into() }));
         let condition = view.condition.unwrap();
         assert_eq!((condition.status, condition.reason.as_str()), (ConditionStatus::False, "DnsTimeout"));
-        assert!(!view.leaving && view.annotations.is_empty());
+        assert!(view.ready && !view.leaving && view.annotations.is_empty());
+    }
+
+    #[test]
+    fn a_node_is_ready_only_if_its_kubelet_says_so() {
+        let ready = |conditions: Value| {
+            NodeView::from(sample::<SlimNode>(json!({ "status": { "conditions": conditions } }))).ready
+        };
+        let reported = |status: &str| {
+            json!([
+                { "type": "MemoryPressure", "status": "True" },
+                { "type": "Ready", "status": status, "lastHeartbeatTime": "2026-01-01T00:00:00Z" },
+            ])
+        };
+        assert!(ready(reported("True")));
+        assert!(!ready(reported("False")));
+        assert!(!ready(reported("Unknown")), "its kubelet has stopped reporting");
+        assert!(!ready(json!([])), "its kubelet has not reported yet");
+        assert!(!ready(Value::Null));
     }
 
     #[test]

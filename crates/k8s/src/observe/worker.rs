@@ -1,11 +1,12 @@
 //! Worker pods: what was stamped on them, and how far they are.
 
 use knr_core::action::worker_name;
+use knr_core::fault::waiting_failure;
 use knr_core::ids::{NodeRef, WorkerRef};
 use knr_core::names;
 use knr_core::report::Report;
 use knr_core::texts::shortened;
-use knr_core::view::{Ending, Purpose, Stage, Stamp, WorkerView};
+use knr_core::view::{Ending, Purpose, Stage, Stamp, Waiting, WorkerView};
 use serde::{Deserialize, Deserializer};
 
 use super::condition::{SlimCondition, of_type};
@@ -13,6 +14,8 @@ use super::{ContainerStatus, Meta, Terminated, Told};
 
 /// What a kubelet or a user says is cut to this many characters: it ends up in messages for people.
 const MAX_TOLD_CHARS: usize = 200;
+/// What the kernel says of a program for another architecture.
+const EXEC_FORMAT_ERROR: &str = "exec format error";
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -84,6 +87,7 @@ impl SlimWorker {
             serial: number(names::WORKER_SERIAL_ANNOTATION)?,
             attempt: number(names::WORKER_ATTEMPT_ANNOTATION)?,
             purpose: purpose(text(names::WORKER_PURPOSE_ANNOTATION)?)?,
+            requires: text(names::WORKER_REQUIRES_ANNOTATION).unwrap_or_default().into(),
         })
     }
 }
@@ -132,8 +136,11 @@ impl Status {
     /// The reason of a failed pod says that not its containers decided.
     fn ended_from_outside(&self) -> Ending {
         match self.reason.as_str() {
-            "DeadlineExceeded" => Ending::DeadlineExceeded,
-            reason => Ending::Killed(told(reason, &self.message)),
+            "DeadlineExceeded" => match self.waiting().filter(|why| waiting_failure(&why.reason).is_some()) {
+                Some(why) => Ending::CouldNotStart(why),
+                None => Ending::DeadlineExceeded,
+            },
+            reason => Ending::Killed(waiting(reason, &self.message).to_string()),
         }
     }
 
@@ -154,20 +161,19 @@ impl Status {
     }
 
     /// Why it is not running yet: what the kubelet says of a container, or the scheduler of the pod.
-    fn waiting(&self) -> Option<String> {
-        let is_usual = |waiting: &&Told| {
-            !matches!(waiting.reason.as_str(), "" | "ContainerCreating" | "PodInitializing")
-        };
+    fn waiting(&self) -> Option<Waiting> {
+        let is_unusual =
+            |told: &&Told| !matches!(told.reason.as_str(), "" | "ContainerCreating" | "PodInitializing");
         let container = self
             .init_containers()
             .chain(self.worker())
             .filter_map(|status| status.state.as_ref()?.waiting.as_ref())
-            .find(is_usual);
-        if let Some(waiting) = container {
-            return Some(told(&waiting.reason, &waiting.message));
+            .find(is_unusual);
+        if let Some(told) = container {
+            return Some(waiting(&told.reason, &told.message));
         }
         let unscheduled = self.scheduling.as_ref().filter(|scheduling| scheduling.status == "False")?;
-        Some(told(&unscheduled.reason, &unscheduled.message))
+        Some(waiting(&unscheduled.reason, &unscheduled.message))
     }
 }
 
@@ -181,27 +187,52 @@ fn has_reported(terminated: &Terminated) -> bool {
 }
 
 fn ending(terminated: &Terminated) -> Ending {
-    match terminated.reason.as_str() {
+    let Terminated { exit_code, reason, message } = terminated;
+    match reason.as_str() {
         // The kubelet lost sight of the container: how it ended is not known.
-        "ContainerStatusUnknown" => Ending::Killed(told(&terminated.reason, &terminated.message)),
-        _ => Ending::Exited { code: terminated.exit_code, message: terminated.message.clone() },
+        "ContainerStatusUnknown" => Ending::Killed(waiting(reason, message).to_string()),
+        // What containerd and Docker say of a program that could not be executed at all.
+        "StartError" | "ContainerCannotRun" => Ending::CouldNotStart(waiting(reason, message)),
+        _ if *exit_code != 0 && is_of_another_architecture(message) => {
+            Ending::CouldNotStart(waiting("ExecFormatError", last_line(message)))
+        }
+        _ => Ending::Exited { code: *exit_code, message: message.clone() },
     }
+}
+
+/// With some container runtimes a program for another architecture is started, and ends with one of several exit codes
+/// and these words in its log.
+fn is_of_another_architecture(message: &str) -> bool {
+    last_line(message).to_ascii_lowercase().contains(EXEC_FORMAT_ERROR) && Report::parse(message).is_none()
+}
+
+fn last_line(message: &str) -> &str {
+    message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
 /// A check of the user that failed. Only its last line is kept, behind its name.
 fn own_check(container: &ContainerStatus, how: &Terminated) -> Ending {
     match ending(how) {
         Ending::Exited { code, message } => {
-            let words = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it failed");
-            Ending::Exited { code, message: told(&format!("init container {}", container.name), words) }
+            let words = Some(last_line(&message)).filter(|line| !line.is_empty()).unwrap_or("it failed");
+            let message = shortened(&format!("init container {}: {words}", container.name), MAX_TOLD_CHARS)
+                .into_owned();
+            Ending::Exited { code, message }
         }
-        other => other,
+        Ending::CouldNotStart(Waiting { reason, message }) => {
+            let message = format!("init container {}: {message}", container.name);
+            Ending::CouldNotStart(waiting(&reason, &message))
+        }
+        other @ (Ending::DeadlineExceeded | Ending::Killed(_)) => other,
     }
 }
 
-fn told(reason: &str, message: &str) -> String {
-    let told = if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") };
-    shortened(&told, MAX_TOLD_CHARS).into_owned()
+fn waiting(reason: &str, message: &str) -> Waiting {
+    Waiting { reason: short(reason), message: short(message) }
+}
+
+fn short(text: &str) -> String {
+    shortened(text, MAX_TOLD_CHARS).into_owned()
 }
 
 #[cfg(test)]

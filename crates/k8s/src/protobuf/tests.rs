@@ -85,6 +85,7 @@ fn node() -> Vec<u8> {
 fn a_node_is_the_same_as_in_json() {
     let raw = enveloped("Node", &node());
     let binary = NodeView::from(answer::<SlimNode>(&raw).unwrap());
+    assert!(binary.ready);
     let json = json!({
         "metadata": {
             "name": "n1", "uid": "u1", "resourceVersion": "17", "creationTimestamp": "2026-01-01T00:00:00Z",

@@ -57,6 +57,7 @@ fn worker() -> Value {
         serial: 1,
         attempt: 1,
         purpose: knr_core::view::Purpose::Verify,
+        requires: "".into(),
     };
     let mut worker = objects::worker(&stamp, &Config::default());
     worker["metadata"]["uid"] = json!("wu");
@@ -166,6 +167,15 @@ async fn a_node_that_has_changed_is_read_again() {
     assert_eq!((summary.unwrap().opened, steps), (1, vec![opened("n1")]));
     assert_eq!(server.lines()[4], "GET /api/v1/nodes?fieldSelector=metadata.name%3Dn1");
     assert_eq!(server.received()[5].body[3], json!({ "op": "remove", "path": "/spec/taints/1" }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_cannot_be_asked_is_asked_again() {
+    let closed = || list(json!([node("n1", json!([gate()]))]));
+    let message = "Internal error occurred: failed calling webhook \"a.example\": no endpoints available";
+    let failing = Answer::Json(500, json!({ "kind": "Status", "code": 500, "message": message }));
+    let (summary, steps, _) = open([closed(), failing, closed(), done(), none()]).await;
+    assert_eq!((summary.unwrap().opened, steps), (1, vec![opened("n1")]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,6 +27,14 @@ fn worker(state: Value) -> Value {
     json!([{ "name": "worker", "state": state }])
 }
 
+fn pending(reason: &str, message: &str) -> Stage {
+    Stage::Pending(Some(Waiting { reason: reason.to_owned(), message: message.to_owned() }))
+}
+
+fn not_started(reason: &str, message: &str) -> Stage {
+    Stage::Ended(Ending::CouldNotStart(Waiting { reason: reason.to_owned(), message: message.to_owned() }))
+}
+
 fn exited(code: i32, message: &str) -> Stage {
     Stage::Ended(Ending::Exited { code, message: message.to_owned() })
 }
@@ -106,7 +114,7 @@ fn why_a_worker_waits_is_told() {
     let waiting = worker(json!({ "waiting": { "reason": "ErrImagePull", "message": "no such image" } }));
     assert_eq!(
         stage(json!({ "phase": "Pending", "containerStatuses": waiting })),
-        Stage::Pending(Some("ErrImagePull: no such image".to_owned()))
+        pending("ErrImagePull", "no such image")
     );
     let usual = worker(json!({ "waiting": { "reason": "ContainerCreating" } }));
     assert_eq!(stage(json!({ "phase": "Pending", "containerStatuses": usual })), Stage::Pending(None));
@@ -114,8 +122,67 @@ fn why_a_worker_waits_is_told() {
         json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "x" }]);
     assert_eq!(
         stage(json!({ "phase": "Pending", "conditions": unscheduled })),
-        Stage::Pending(Some("Unschedulable: x".to_owned()))
+        pending("Unschedulable", "x")
     );
+    let of_the_user = json!([
+        { "name": "fine", "state": { "waiting": { "reason": "PodInitializing" } } },
+        { "name": "mine", "state": { "waiting": { "reason": "InvalidImageName" } } },
+    ]);
+    let usual = worker(json!({ "waiting": { "reason": "PodInitializing" } }));
+    assert_eq!(
+        stage(
+            json!({ "phase": "Pending", "initContainerStatuses": of_the_user, "containerStatuses": usual })
+        ),
+        pending("InvalidImageName", ""),
+        "an init container"
+    );
+}
+
+#[test]
+fn a_program_that_could_not_be_started_is_told_from_one_that_ended() {
+    let ended = |terminated: Value| {
+        let statuses = worker(json!({ "terminated": terminated }));
+        stage(json!({ "phase": "Failed", "containerStatuses": statuses }))
+    };
+    for (reason, code) in [("StartError", 128), ("ContainerCannotRun", 127)] {
+        let terminated = json!({ "exitCode": code, "reason": reason, "message": "no such file" });
+        assert_eq!(ended(terminated), not_started(reason, "no such file"));
+    }
+    for (code, line) in [(1, "exec /worker: exec format error"), (255, "sh: ./x: Exec format error")] {
+        let message = format!("starting\n{line}\n");
+        let terminated = json!({ "exitCode": code, "reason": "Error", "message": message });
+        assert_eq!(ended(terminated), not_started("ExecFormatError", line));
+    }
+    for (code, message) in [
+        (127, "command not found"),
+        (1, "exec format error\nno GPU"),
+        (0, "exec format error"),
+        (1, r#"{"error":"exec format error"}"#),
+    ] {
+        let terminated = json!({ "exitCode": code, "reason": "Error", "message": message });
+        assert_eq!(ended(terminated), exited(code, message), "the program ran");
+    }
+}
+
+#[test]
+fn an_init_container_that_could_not_be_started_is_named() {
+    let failed = json!([
+        { "name": "mine", "state": { "terminated": { "exitCode": 128, "reason": "StartError", "message": "no" } } },
+    ]);
+    assert_eq!(
+        stage(json!({ "phase": "Failed", "initContainerStatuses": failed })),
+        not_started("StartError", "init container mine: no")
+    );
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_until_the_deadline_is_not_a_slow_worker() {
+    let status = |reason: &str| {
+        let waiting = worker(json!({ "waiting": { "reason": reason, "message": "x" } }));
+        json!({ "phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": waiting })
+    };
+    assert_eq!(stage(status("ImagePullBackOff")), not_started("ImagePullBackOff", "x"));
+    assert_eq!(stage(status("CrashLoopBackOff")), Stage::Ended(Ending::DeadlineExceeded));
 }
 
 #[test]
@@ -140,6 +207,6 @@ fn an_end_of_which_nothing_is_known_is_never_a_pass() {
 #[test]
 fn long_words_are_cut() {
     let waiting = worker(json!({ "waiting": { "reason": "X", "message": "ü".repeat(4000) } }));
-    let Stage::Pending(Some(told)) = stage(json!({ "containerStatuses": waiting })) else { panic!() };
-    assert_eq!(told.chars().count(), MAX_TOLD_CHARS + 1);
+    let Stage::Pending(Some(why)) = stage(json!({ "containerStatuses": waiting })) else { panic!() };
+    assert_eq!(why.message.chars().count(), MAX_TOLD_CHARS + 1);
 }
