@@ -9,7 +9,6 @@ mod controller;
 mod daemonset;
 mod exit;
 mod journal;
-mod pace;
 mod serve;
 mod shutdown;
 mod telemetry;
@@ -31,9 +30,7 @@ fn main() -> ExitCode {
         return exit::FAILED.into();
     }
     // One is enough for thousands of nodes, and nothing has to be passed between threads.
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().on_thread_park(pace::when_idle).build();
-    let runtime = match runtime {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             anstream::eprintln!("error: no threads can be started: {error}");

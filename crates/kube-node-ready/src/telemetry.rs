@@ -123,4 +123,4 @@ fn now() -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -134,6 +134,11 @@ impl Metrics {
         }
     }
 
+    /// Events were not sent, because more important writes had to be sent first.
+    pub fn events_dropped(&self, count: usize) {
+        self.families.events_dropped.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
     /// It was decided about so many nodes in one go.
     pub fn decided(&self, nodes: usize, took: Duration) {
         self.families.decisions.inc_by(u64::try_from(nodes).unwrap_or(u64::MAX));

@@ -114,6 +114,7 @@ fn time(millis: u64) -> String {
 #[cfg(test)]
 mod tests {
     use anstream::adapter::strip_str;
+    use knr_core::fault::Kind;
     use knr_core::report::{CheckResult, Failure};
 
     use super::*;
@@ -124,15 +125,18 @@ mod tests {
 
     #[test]
     fn the_table_is_plain_without_its_colours() {
-        let failure =
-            Failure { kind: "timeout".into(), detail: "no answer".into(), hint: "look at kube-proxy".into() };
+        let failure = Failure {
+            kind: Kind::Timeout.into(),
+            detail: "no answer".into(),
+            hint: "look at kube-proxy".into(),
+        };
         let report = Report {
             checks: vec![
                 result("dns", CheckOutcome::Fail(failure), 10_003, ""),
                 result("kubernetes", CheckOutcome::Pass, 12, "v1.36.3"),
                 result("network", CheckOutcome::Skipped("no kubeconfig".into()), 0, ""),
             ],
-            error: None,
+            ..Report::default()
         };
         let text = table(&report);
         assert!(text.contains("\u{1b}[31m") || text.contains("\u{1b}[1m"), "{text:?}");

@@ -89,12 +89,15 @@ async fn carry_out(plan: &CheckPlan, node: Option<&str>) -> Result<(Report, u8)>
             tracing::info!(node, checks = report.checks.len(), failed, "checks done");
             Ok((report, if failed == 0 { 0 } else { exit::FAILED }))
         }
-        () = stop.cancelled() => Ok(could_not_run("told to stop before the checks were done".to_owned())),
+        () = stop.cancelled() => {
+            let (report, code) = could_not_run("told to stop before the checks were done".to_owned());
+            Ok((Report { stopped: true, ..report }, code))
+        }
     }
 }
 
 fn could_not_run(error: String) -> (Report, u8) {
-    (Report { checks: Vec::new(), error: Some(error) }, exit::BAD_INPUT)
+    (Report { error: Some(error), ..Report::default() }, exit::BAD_INPUT)
 }
 
 /// Leaves the report where it was asked for, or where the kubelet looks if this is a container.

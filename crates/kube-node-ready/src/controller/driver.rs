@@ -1,11 +1,13 @@
 //! The loop: facts, answers and time in; orders and questions out. It is the only one that knows the rules' engine, so
 //! nothing is ever decided twice at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Plan};
+use knr_core::ids::NodeName;
 use knr_core::world::Fact;
 use knr_k8s::lease::Leadership;
 use knr_web::{Health, Leader, Metrics, Vital, WorkerCounts};
@@ -14,12 +16,12 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::queue::Waiting;
 use super::readers::Readers;
 use super::watches::Watches;
 use super::witness::Witness;
 use super::writers::{Answer, Writers};
 use crate::clock::Clock;
-use crate::pace;
 
 /// Facts that are learned before the next decision.
 const BATCH: usize = 512;
@@ -110,11 +112,11 @@ impl Driver {
     }
 
     fn settle(&mut self, answer: Answer) {
-        self.writers.landed(&answer);
-        self.witness.answer(&answer);
+        self.writers.schedule.answered(&answer.order.action);
+        self.witness.answer(&answer, &self.config.node_management.verified_label);
         let Answer { order, outcome, .. } = answer;
-        if let Some(tell) = self.engine.settle(&order, outcome, self.clock.now()) {
-            self.writers.tell(tell);
+        if let Some(event) = self.engine.settle(&order, outcome, self.clock.now()) {
+            self.writers.schedule.tell(event);
         }
     }
 
@@ -130,20 +132,21 @@ impl Driver {
             (true, false) => {
                 self.engine.stand_by();
                 self.witness.leading(Leader::No);
+                self.witness.dropped_events(self.writers.schedule.clear());
             }
             (true, true) | (false, false) => {}
         }
     }
 
-    /// Takes up a changed configuration. What was watched for the last one is learned before, not after.
+    /// Takes up a changed configuration. What was watched for the last one is learned before, not after. Every node is
+    /// decided about again, so all orders that have not been sent are taken back before anything is sent.
     async fn configure(&mut self, config: Arc<Config>, facts: &mut mpsc::Receiver<Fact>) {
         self.watches.leave(&config).await;
         while let Ok(fact) = facts.try_recv() {
             self.engine.learn(fact, self.clock.now());
         }
-        let is_held = |config: &Config| config.reconciliation.dry_run || config.reconciliation.paused;
-        if is_held(&config) && !is_held(&self.config) {
-            self.writers.give_up_all();
+        if config.reconciliation.dry_run || config.reconciliation.paused {
+            self.witness.dropped_events(self.writers.schedule.drop_events());
         }
         let deletion = |config: &Config| config.node_management.delete_failed_nodes;
         if deletion(&config) && !deletion(&self.config) {
@@ -155,30 +158,49 @@ impl Driver {
         self.config = config;
     }
 
+    /// Takes back the orders that have not been sent and whose node has changed since, or that are too old.
+    fn take_back(&mut self) -> BTreeMap<NodeName, Waiting> {
+        let schedule = &mut self.writers.schedule;
+        let mut orders = schedule.take_back_late();
+        self.witness.late_orders(orders.len());
+        orders.extend(schedule.take_back(self.engine.changed()));
+        for waiting in &orders {
+            self.engine.withdraw(&waiting.order);
+        }
+        orders.into_iter().map(|waiting| (waiting.order.action.node().name.clone(), waiting)).collect()
+    }
+
     /// Decides what is to be decided and sends it on its way.
     fn turn(&mut self) {
         let (now, began) = (self.clock.now(), Instant::now());
+        let taken_back = self.take_back();
         let plan = self.engine.decide(now);
         self.pulse.beat();
-        let Plan { orders, questions, news, wake, considered, withheld: _ } = plan;
-        if considered > 0 {
-            self.metrics.decided(considered, began.elapsed());
+        if plan.considered > 0 {
+            self.metrics.decided(plan.considered, began.elapsed());
         }
-        for (node, explanation) in &news {
-            self.witness.news(node, explanation.as_ref());
-        }
+        self.witness.news(&plan);
+        let Plan { orders, questions, wake, news: _, considered: _, withheld: _ } = plan;
         for order in orders {
-            self.writers.take(order);
+            let before = taken_back.get(&order.action.node().name);
+            self.writers.schedule.take(order, before);
         }
         let live = self.engine.world().live_workers();
         for question in questions {
             self.readers.ask(question, &self.config, live);
         }
+        self.witness.dropped_events(self.writers.schedule.drop_old_events());
         self.writers.dispatch(&self.leadership, &self.config);
-        pace::set_unhurried(self.writers.is_unhurried());
-        self.wake = wake.map(|at| self.clock.instant(at)).into_iter().chain(self.writers.wake()).min();
-        let (waiting, in_flight) = self.writers.load();
-        self.metrics.queue(waiting, in_flight);
+        let schedule = &self.writers.schedule;
+        self.wake = wake.map(|at| self.clock.instant(at)).into_iter().chain(schedule.wake()).min();
+        self.show();
+    }
+
+    /// Keeps metrics and health up to date.
+    fn show(&mut self) {
+        let schedule = &self.writers.schedule;
+        self.metrics.queue(schedule.waiting(), schedule.in_flight());
+        self.witness.summarize(schedule.waiting());
         let tally = self.engine.world().tally();
         self.metrics.workers(WorkerCounts {
             pending: tally.pending,
@@ -197,18 +219,16 @@ impl Driver {
     async fn finish(mut self, mut inputs: Inputs) -> Landed {
         self.health.not_ready("stopping");
         let deadline = Instant::now() + LAST_WRITES;
-        while self.writers.load().1 > 0 {
+        while self.writers.schedule.in_flight() > 0 {
             match timeout_at(deadline, inputs.answers.recv()).await {
                 Ok(Some(answer)) => {
-                    self.writers.landed(&answer);
-                    self.witness.answer(&answer);
+                    self.writers.schedule.answered(&answer.order.action);
+                    self.witness.answer(&answer, &self.config.node_management.verified_label);
                 }
                 Ok(None) => return Landed::NotAll,
                 Err(_) => {
-                    tracing::warn!(
-                        in_flight = self.writers.load().1,
-                        "stopped before all writes were answered"
-                    );
+                    let in_flight = self.writers.schedule.in_flight();
+                    tracing::warn!(in_flight, "stopped before all writes were answered");
                     return Landed::NotAll;
                 }
             }
@@ -216,3 +236,6 @@ impl Driver {
         Landed::All
     }
 }
+
+#[cfg(test)]
+mod tests;

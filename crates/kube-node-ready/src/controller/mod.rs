@@ -10,6 +10,9 @@ mod driver;
 mod queue;
 mod readers;
 mod reload;
+mod schedule;
+#[cfg(test)]
+mod testing;
 mod watches;
 mod witness;
 mod writers;

@@ -1,210 +1,189 @@
-//! Orders that wait for their turn: what opens a gate first, what only tells of it last.
+//! Orders that have not been sent yet, and events.
+//!
+//! There is at most one order for each node. It can be taken back as long as it waits: because its node has changed,
+//! because the configuration has, or because it was decided too long ago.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use knr_core::action::{Action, Removal};
 use knr_core::engine::{LONGEST_QUEUE, Order};
+use knr_core::ids::NodeName;
 use knr_core::view::ConditionStatus;
 use tokio::time::Instant;
 
-/// How urgent an action is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Urgency {
-    /// Work waits for it, or must be kept away.
-    Urgent,
-    /// It brings the next step.
-    Usual,
-    /// Nothing waits for it.
-    Background,
+/// An event that could not be sent for this long is dropped.
+const EVENT_EXPIRES: Duration = Duration::from_secs(30);
+/// The ticket of an event, which is no order: nothing depends on what comes of it.
+const EVENT_TICKET: u64 = u64::MAX;
+
+/// Kinds of writes, by how much depends on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lane {
+    /// Opens or closes a node.
+    Gate,
+    /// Leads to the next step in the life of a node.
+    Step,
+    /// Shows on the node that it was verified.
+    Condition,
+    /// Removes a worker that nothing waits for.
+    Removal,
+    /// An event.
+    Event,
 }
 
-impl Urgency {
-    /// That of an action.
+impl Lane {
     pub(super) fn of(action: &Action) -> Self {
         match action {
-            Action::OpenGate { .. } | Action::CloseGate { .. } => Self::Urgent,
+            Action::OpenGate { .. } | Action::CloseGate { .. } => Self::Gate,
             Action::StartWorker { .. }
             | Action::Record { .. }
             | Action::ReserveDeletion { .. }
-            | Action::DeleteNode { .. } => Self::Usual,
-            Action::RemoveWorker { why: Removal::Heard | Removal::Outdated | Removal::NodeGone, .. } => {
-                Self::Usual
+            | Action::DeleteNode { .. }
+            | Action::RemoveWorker { why: Removal::Heard | Removal::Outdated | Removal::NodeGone, .. } => {
+                Self::Step
             }
-            Action::SetCondition { condition, .. } if condition.status != ConditionStatus::True => {
-                Self::Usual
-            }
-            Action::RemoveWorker { why: Removal::Spent, .. }
-            | Action::SetCondition { .. }
-            | Action::Tell { .. } => Self::Background,
+            Action::SetCondition { condition, .. } if condition.status != ConditionStatus::True => Self::Step,
+            Action::SetCondition { .. } => Self::Condition,
+            Action::RemoveWorker { why: Removal::Spent, .. } => Self::Removal,
+            Action::Tell { .. } => Self::Event,
         }
     }
 }
 
-/// An order that nobody waits for gives way to others for this long. It must not wait until it is too late to send it.
-const GIVES_WAY: Duration = Duration::from_secs(20);
-
-/// How much may be sent now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    /// Anything.
-    Anything,
-    /// What somebody waits for, and what has given way for long enough.
-    Patient,
-    /// Only what somebody waits for.
-    Foreground,
-}
-
-/// Orders that wait.
-#[derive(Debug, Default)]
-pub(super) struct Queue {
-    urgent: VecDeque<Waiting>,
-    usual: VecDeque<Waiting>,
-    background: VecDeque<Waiting>,
-}
-
-/// An order, and since when it has waited.
+/// A write that waits.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) order: Order,
+    /// Since when. An order that was taken back and given again keeps its place.
     pub(super) since: Instant,
+    /// When it was decided.
+    decided: Instant,
+}
+
+/// All that waits.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    /// By ticket, and so by when they were decided.
+    orders: BTreeMap<u64, Waiting>,
+    by_node: BTreeMap<NodeName, u64>,
+    /// Since when each order waits, and its ticket.
+    lanes: BTreeMap<Lane, BTreeSet<(Instant, u64)>>,
+    events: VecDeque<(Instant, Action)>,
 }
 
 impl Queue {
-    /// Takes an order.
-    pub(super) fn take(&mut self, order: Order) {
-        let queue = match Urgency::of(&order.action) {
-            Urgency::Urgent => &mut self.urgent,
-            Urgency::Usual => &mut self.usual,
-            Urgency::Background => &mut self.background,
-        };
-        queue.push_back(Waiting { order, since: Instant::now() });
+    /// Takes an order. If it does the same as `before`, which was taken back, it gets its place.
+    pub(super) fn take(&mut self, order: Order, before: Option<&Waiting>) {
+        let decided = Instant::now();
+        let same = before.filter(|before| is_same_work(&before.order.action, &order.action));
+        let since = same.map_or(decided, |before| before.since);
+        // The rules give a second order for a node only if they no longer expect an answer to the first.
+        let name = &order.action.node().name;
+        drop(self.by_node.get(name).copied().and_then(|first| self.remove(first)));
+        self.by_node.insert(name.clone(), order.ticket);
+        self.lanes.entry(Lane::of(&order.action)).or_default().insert((since, order.ticket));
+        self.orders.insert(order.ticket, Waiting { order, since, decided });
     }
 
-    /// How many wait.
+    /// Takes an event.
+    pub(super) fn tell(&mut self, event: Action) {
+        self.events.push_back((Instant::now(), event));
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.urgent.len() + self.usual.len() + self.background.len()
+        self.orders.len() + self.events.len()
     }
 
-    /// Whether there is anything that nobody waits for.
-    pub(super) fn has_background(&self) -> bool {
-        !self.background.is_empty()
-    }
-
-    /// The order whose turn it is.
-    pub(super) fn next(&mut self, room: Room) -> Option<Waiting> {
-        let foreground = self.urgent.pop_front().or_else(|| self.usual.pop_front());
-        foreground.or_else(|| {
-            self.background.pop_front_if(|waiting| match room {
-                Room::Anything => true,
-                Room::Patient => waiting.since.elapsed() >= GIVES_WAY,
-                Room::Foreground => false,
-            })
-        })
-    }
-
-    /// Orders that have waited for so long that the rules are about to look into them: they must not be sent any more.
-    pub(super) fn drain_late(&mut self) -> Vec<Order> {
-        let (now, longest) = (Instant::now(), Duration::try_from(LONGEST_QUEUE).unwrap_or_default());
-        let is_late = |waiting: &mut Waiting| now.duration_since(waiting.since) >= longest;
-        let mut late = Vec::new();
-        for queue in [&mut self.urgent, &mut self.usual, &mut self.background] {
-            while let Some(waiting) = queue.pop_front_if(is_late) {
-                late.push(waiting.order);
+    /// Since when the first of a lane has waited.
+    pub(super) fn oldest(&self, lane: Lane) -> Option<Instant> {
+        match lane {
+            Lane::Event => self.events.front().map(|(since, _)| *since),
+            Lane::Gate | Lane::Step | Lane::Condition | Lane::Removal => {
+                self.lanes.get(&lane)?.first().map(|(since, _)| *since)
             }
+        }
+    }
+
+    /// When the first order will be too old to be sent.
+    pub(super) fn next_late(&self) -> Option<Instant> {
+        self.orders.first_key_value().map(|(_, first)| first.decided + longest_wait())
+    }
+
+    /// The one of a lane that has waited longest.
+    pub(super) fn next(&mut self, lane: Lane) -> Option<Waiting> {
+        if lane == Lane::Event {
+            let (since, action) = self.events.pop_front()?;
+            let order = Order { ticket: EVENT_TICKET, action };
+            return Some(Waiting { order, since, decided: since });
+        }
+        let (_, ticket) = self.lanes.get(&lane)?.first().copied()?;
+        self.remove(ticket)
+    }
+
+    /// Takes back the orders of these nodes.
+    pub(super) fn take_back<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeName>) -> Vec<Waiting> {
+        nodes
+            .filter_map(|node| self.by_node.get(node).copied().and_then(|ticket| self.remove(ticket)))
+            .collect()
+    }
+
+    /// Takes back the orders that were decided so long ago that the rules are about to look into them.
+    pub(super) fn take_back_late(&mut self) -> Vec<Waiting> {
+        let (now, mut late) = (Instant::now(), Vec::new());
+        while let Some((ticket, _)) =
+            self.orders.first_key_value().filter(|(_, first)| first.decided + longest_wait() <= now)
+        {
+            let ticket = *ticket;
+            late.extend(self.remove(ticket));
         }
         late
     }
 
-    /// All of them.
-    pub(super) fn drain(&mut self) -> Vec<Order> {
-        let all = self.urgent.drain(..).chain(self.usual.drain(..)).chain(self.background.drain(..));
-        all.map(|waiting| waiting.order).collect()
+    /// Drops the events that are too old, and says how many.
+    pub(super) fn drop_old_events(&mut self) -> usize {
+        let before = self.events.len();
+        while self.events.pop_front_if(|(since, _)| since.elapsed() >= EVENT_EXPIRES).is_some() {}
+        before - self.events.len()
+    }
+
+    /// Drops all events, and says how many.
+    pub(super) fn drop_events(&mut self) -> usize {
+        std::mem::take(&mut self.events).len()
+    }
+
+    /// Forgets all orders.
+    pub(super) fn clear(&mut self) {
+        self.orders.clear();
+        self.by_node.clear();
+        self.lanes.clear();
+    }
+
+    fn remove(&mut self, ticket: u64) -> Option<Waiting> {
+        let waiting = self.orders.remove(&ticket)?;
+        self.by_node.remove(&waiting.order.action.node().name);
+        if let Some(lane) = self.lanes.get_mut(&Lane::of(&waiting.order.action)) {
+            lane.remove(&(waiting.since, ticket));
+        }
+        Some(waiting)
+    }
+}
+
+fn longest_wait() -> Duration {
+    Duration::try_from(LONGEST_QUEUE).unwrap_or_default()
+}
+
+/// A condition says since when it has been so, so another condition does not take the place of the last one.
+fn is_same_work(one: &Action, other: &Action) -> bool {
+    match (one, other) {
+        (Action::SetCondition { condition: one, .. }, Action::SetCondition { condition: other, .. })
+            if one != other =>
+        {
+            false
+        }
+        _ => one.is_like(other),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use knr_core::action::{Headline, News};
-    use knr_core::ids::NodeRef;
-    use knr_core::patch::NodePatch;
-    use knr_core::view::{Purpose, Stamp};
-
-    use super::*;
-
-    fn node() -> NodeRef {
-        NodeRef { name: "n1".into(), uid: "u1".into() }
-    }
-
-    fn news() -> News {
-        News { headline: Headline::Verified, message: String::new(), warning: false }
-    }
-
-    fn order(ticket: u64, action: Action) -> Order {
-        Order { ticket, action }
-    }
-
-    fn tell(ticket: u64) -> Order {
-        order(ticket, Action::Tell { node: node(), news: news() })
-    }
-
-    fn start(ticket: u64) -> Order {
-        let stamp = Stamp { node: node(), boot: "b".into(), serial: 1, attempt: 1, purpose: Purpose::Verify };
-        order(ticket, Action::StartWorker { stamp })
-    }
-
-    fn open(ticket: u64) -> Order {
-        let (gate, patch) = (String::new(), NodePatch(Vec::new()));
-        order(ticket, Action::OpenGate { node: node(), gate, patch, news: news() })
-    }
-
-    fn filled() -> Queue {
-        let mut queue = Queue::default();
-        for order in [tell(1), start(2), open(3), tell(4), open(5)] {
-            queue.take(order);
-        }
-        queue
-    }
-
-    #[tokio::test]
-    async fn gates_go_first_and_news_last_each_in_order() {
-        let mut queue = filled();
-        let turns: Vec<u64> =
-            std::iter::from_fn(|| queue.next(Room::Anything)).map(|next| next.order.ticket).collect();
-        assert_eq!(turns, [3, 5, 2, 1, 4]);
-    }
-
-    #[tokio::test]
-    async fn without_room_nothing_goes_that_nobody_waits_for() {
-        let mut queue = filled();
-        let turns: Vec<u64> =
-            std::iter::from_fn(|| queue.next(Room::Foreground)).map(|next| next.order.ticket).collect();
-        assert_eq!((turns, queue.len()), (vec![3, 5, 2], 2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn news_give_way_but_not_for_ever() {
-        let mut queue = Queue::default();
-        queue.take(tell(1));
-        tokio::time::advance(Duration::from_secs(19)).await;
-        queue.take(tell(2));
-        queue.take(open(3));
-        let mut turn = || queue.next(Room::Patient).map(|next| next.order.ticket);
-        assert_eq!((turn(), turn()), (Some(3), None));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!((turn(), turn()), (Some(1), None));
-        assert!(queue.has_background());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_has_waited_for_too_long_is_not_sent_any_more() {
-        let mut queue = Queue::default();
-        queue.take(tell(1));
-        tokio::time::advance(Duration::from_secs(29)).await;
-        queue.take(open(2));
-        assert!(queue.drain_late().is_empty());
-        tokio::time::advance(Duration::from_secs(1)).await;
-        let late: Vec<u64> = queue.drain_late().into_iter().map(|order| order.ticket).collect();
-        assert_eq!((late, queue.len()), (vec![1], 1));
-    }
-}
+mod tests;

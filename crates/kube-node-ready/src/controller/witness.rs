@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use knr_core::action::{Action, Closing, Headline, Recorded};
-use knr_core::engine::Outcome;
+use knr_core::config::Label;
+use knr_core::engine::{Order, Outcome, Plan};
 use knr_core::explain::{Explanation, Phase};
 use knr_core::ids::NodeName;
 use knr_core::names;
@@ -16,37 +17,73 @@ use tokio::time::Instant;
 use super::writers::Answer;
 use crate::journal;
 
+/// What the controller holds back itself is summed up in one line this often.
+const SUMMARY: Duration = Duration::from_secs(30);
+
 /// Sees and tells.
 pub(super) struct Witness {
     metrics: Arc<Metrics>,
-    /// Nodes that are told of, and since when each has been waiting for its verdict.
-    nodes: BTreeMap<NodeName, Option<Instant>>,
+    nodes: BTreeMap<NodeName, Seen>,
+    held_back: HeldBack,
+}
+
+/// A node that is told of.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    phase: Phase,
+    /// Since when it has been waiting for its verdict.
+    waiting: Option<Instant>,
+    /// When its last worker was made.
+    worker: Option<Instant>,
+}
+
+/// What was held back since this was last reported.
+#[derive(Debug, Default)]
+struct HeldBack {
+    since: Option<Instant>,
+    late_orders: usize,
+    dropped_events: usize,
 }
 
 impl Witness {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, nodes: BTreeMap::new() }
+        Self { metrics, nodes: BTreeMap::new(), held_back: HeldBack::default() }
     }
 
-    /// A node stands otherwise than before.
-    pub(super) fn news(&mut self, node: &NodeName, explanation: Option<&Explanation>) {
-        self.metrics.node(node.as_str(), explanation.map(|told| told.phase));
-        journal::node(node, explanation);
-        let Some(told) = explanation else {
+    /// Tells of the nodes whose status has changed.
+    pub(super) fn news(&mut self, plan: &Plan) {
+        let orders: BTreeMap<&NodeName, &Action> = match plan.news.as_slice() {
+            [] => BTreeMap::new(),
+            _ => plan.orders.iter().map(|order| (&order.action.node().name, &order.action)).collect(),
+        };
+        for (node, now) in &plan.news {
+            let before = self.nodes.get(node).map(|seen| seen.phase);
+            let order = orders.get(node).copied();
+            journal::status(&journal::Change { node, before, now: now.as_ref(), order });
+            self.changed(node, now.as_ref());
+        }
+    }
+
+    fn changed(&mut self, node: &NodeName, now: Option<&Explanation>) {
+        let phase = now.map(|now| now.phase);
+        self.metrics.node(node.as_str(), phase);
+        let Some(phase) = phase else {
             self.nodes.remove(node);
             return;
         };
-        let waits =
-            matches!(told.phase, Phase::Unverified | Phase::Pending | Phase::InProgress | Phase::Failed);
-        let since = self.nodes.entry(node.clone()).or_default();
-        *since = waits.then(|| since.unwrap_or_else(Instant::now));
+        let waits = matches!(phase, Phase::Unverified | Phase::Pending | Phase::InProgress | Phase::Failed);
+        let seen = self.nodes.entry(node.clone()).or_insert(Seen { phase, waiting: None, worker: None });
+        seen.phase = phase;
+        seen.waiting = waits.then(|| seen.waiting.unwrap_or_else(Instant::now));
     }
 
     /// An order was answered.
-    pub(super) fn answer(&mut self, answer: &Answer) {
-        let (action, outcome) = (&answer.order.action, &answer.outcome);
-        self.metrics.write(action_name(action), outcome_name(outcome), answer.took);
-        journal::answer(action, outcome, answer.took);
+    pub(super) fn answer(&mut self, answer: &Answer, label: &Label) {
+        let Answer { order: Order { action, .. }, outcome, took } = answer;
+        self.metrics.write(action_name(action), outcome_name(outcome), *took);
+        let worker = self.nodes.get(&action.node().name).and_then(|seen| seen.worker);
+        let worker_took = worker.map(|made| made.elapsed());
+        journal::answer(&journal::Answered { action, outcome, took: *took, worker_took, label });
         match outcome {
             Outcome::Done(_) => self.done(action),
             Outcome::Conflict => {}
@@ -54,14 +91,40 @@ impl Witness {
         }
     }
 
+    /// Orders had waited for so long that they were decided again.
+    pub(super) fn late_orders(&mut self, count: usize) {
+        self.held_back.late_orders += count;
+        self.held_back.begin(count);
+    }
+
+    /// Events were not sent, and will not be.
+    pub(super) fn dropped_events(&mut self, count: usize) {
+        self.metrics.events_dropped(count);
+        self.held_back.dropped_events += count;
+        self.held_back.begin(count);
+    }
+
+    /// Sums up what was held back, if there was anything, and if it is time for it.
+    pub(super) fn summarize(&mut self, waiting: usize) {
+        if self.held_back.since.is_some_and(|since| since.elapsed() >= SUMMARY) {
+            let HeldBack { late_orders, dropped_events, .. } = std::mem::take(&mut self.held_back);
+            tracing::info!(waiting, late_orders, dropped_events, "Writes were held back");
+        }
+    }
+
     fn done(&mut self, action: &Action) {
-        let node = action.node().name.clone();
+        let node = &action.node().name;
         match action {
             Action::OpenGate { gate, news, .. }
                 if gate == names::VERIFICATION_GATE && news.headline == Headline::Verified =>
             {
-                let since = self.nodes.get(&node).copied().flatten();
+                let since = self.nodes.get(node).and_then(|seen| seen.waiting);
                 self.metrics.verified(node.as_str(), since.map_or(Duration::ZERO, |since| since.elapsed()));
+            }
+            Action::StartWorker { .. } => {
+                if let Some(seen) = self.nodes.get_mut(node) {
+                    seen.worker = Some(Instant::now());
+                }
             }
             Action::CloseGate { because: Closing::FailedAgain, .. }
             | Action::Record { what: Recorded::Failure, .. } => self.metrics.failed(node.as_str()),
@@ -69,7 +132,6 @@ impl Witness {
             Action::Record { what: Recorded::Comparison, .. }
             | Action::CloseGate { because: Closing::Rebooted | Closing::Backfill, .. }
             | Action::OpenGate { .. }
-            | Action::StartWorker { .. }
             | Action::RemoveWorker { .. }
             | Action::SetCondition { .. }
             | Action::Tell { .. }
@@ -89,6 +151,14 @@ impl Witness {
                     self.metrics.node(node.as_str(), None);
                 }
             }
+        }
+    }
+}
+
+impl HeldBack {
+    fn begin(&mut self, count: usize) {
+        if count > 0 {
+            self.since.get_or_insert_with(Instant::now);
         }
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Keeper {
     /// What the checks have just said, where the rules are about to ask for it.
     evidence: Option<Report>,
     writing: usize,
+    /// The phase that was logged last.
+    phase: Option<Phase>,
     metrics: Arc<NodeMetrics>,
     health: Health,
     pulse: Vital,
@@ -96,6 +98,7 @@ impl Keeper {
             monitor: monitoring.map(Monitor::new),
             evidence: None,
             writing: 0,
+            phase: None,
             metrics,
             pulse: health.vital("loop", STANDS_STILL),
             health,
@@ -128,8 +131,10 @@ impl Keeper {
     fn turn(&mut self) -> Instant {
         let plan = self.engine.decide(self.clock.now());
         self.pulse.beat();
-        for (node, told) in &plan.news {
-            journal::node(node, told.as_ref());
+        for (node, now) in &plan.news {
+            let (now, order) = (now.as_ref(), plan.orders.first().map(|order| &order.action));
+            journal::status(&journal::Change { node, before: self.phase, now, order });
+            self.phase = now.map(|now| now.phase);
         }
         let is_settled_here = plan.orders.iter().any(|order| is_ours_to_carry_out(&order.action));
         for order in plan.orders {
@@ -166,7 +171,7 @@ impl Keeper {
         match event {
             Event::Answer(order, outcome, took) => {
                 self.writing -= 1;
-                journal::answer(&order.action, &outcome, took);
+                self.log(&order.action, &outcome, took);
                 let is_in_vain = is_in_vain(&order.action, &outcome);
                 self.settle(&order, outcome);
                 if is_in_vain {
@@ -175,7 +180,7 @@ impl Keeper {
             }
             Event::Told(action, outcome, took) => {
                 self.writing -= 1;
-                journal::answer(&action, &outcome, took);
+                self.log(&action, &outcome, took);
             }
             Event::Seen(question, Ok(view)) => self.saw(question, view, now),
             Event::Seen(_, Err(error)) => tracing::warn!(%error, "the node cannot be read; looking again"),
@@ -225,6 +230,11 @@ impl Keeper {
                 });
             }
         }
+    }
+
+    fn log(&self, action: &Action, outcome: &Outcome, took: Duration) {
+        let label = &self.config.node_management.verified_label;
+        journal::answer(&journal::Answered { action, outcome, took, worker_took: None, label });
     }
 
     fn deadline(&self) -> Instant {

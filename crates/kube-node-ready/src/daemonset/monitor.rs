@@ -97,6 +97,7 @@ fn jittered(interval: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use knr_core::fault::Kind;
     use knr_core::report::{CheckOutcome, CheckResult, Failure};
 
     use super::*;
@@ -104,11 +105,11 @@ mod tests {
     const EVERY: Duration = Duration::from_mins(1);
 
     fn report(passes: bool) -> Report {
-        let failure = Failure { kind: "timeout".into(), detail: String::new(), hint: String::new() };
+        let failure = Failure { kind: Kind::Timeout.into(), detail: String::new(), hint: String::new() };
         let outcome = if passes { CheckOutcome::Pass } else { CheckOutcome::Fail(failure) };
         Report {
             checks: vec![CheckResult { name: "dns".into(), outcome, millis: 1, note: String::new() }],
-            error: None,
+            ..Report::default()
         }
     }
 

@@ -95,7 +95,7 @@ mod tests {
 
     fn stamp(serial: u32) -> Stamp {
         let node = NodeRef { name: "n1".into(), uid: "u".into() };
-        Stamp { node, boot: "b".into(), serial, attempt: 1, purpose: Purpose::Verify }
+        Stamp { node, boot: "b".into(), serial, attempt: 1, purpose: Purpose::Verify, requires: "".into() }
     }
 
     fn view(fact: Fact) -> WorkerView {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn passed() -> Report {
-        Report { checks: Vec::new(), error: None }
+        Report::default()
     }
 
     #[test]

@@ -36,9 +36,38 @@ fn written(level: Level, format: LogFormat, colour: Colour, say: impl FnOnce(&Te
     kept.take()
 }
 
-/// The lines without their time, which has to be one.
+/// What is logged on this thread, as long as this is there.
+pub(crate) struct Captured {
+    kept: Kept,
+    _guard: tracing::subscriber::DefaultGuard,
+}
+
+impl Captured {
+    pub(crate) fn start(level: Level) -> Self {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let (subscriber, _) = subscriber(level, LogFormat::Json, Colour::Off, move || writer.clone());
+        Self { kept, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// The lines since this was last asked, without their time.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        parsed(&self.kept.take())
+    }
+
+    /// Level and message of each of them.
+    pub(crate) fn messages(&self) -> Vec<(String, String)> {
+        let word = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
+        self.lines().iter().map(|line| (word(line, "level"), word(line, "msg"))).collect()
+    }
+}
+
 fn json_lines(level: Level, say: impl FnOnce(&Telemetry)) -> Vec<Value> {
-    let text = written(level, LogFormat::Json, Colour::Off, say);
+    parsed(&written(level, LogFormat::Json, Colour::Off, say))
+}
+
+/// The lines without their time, which has to be one.
+fn parsed(text: &str) -> Vec<Value> {
     let without_time = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
         let time = line.as_object_mut().unwrap().remove("timestamp").unwrap();

@@ -81,7 +81,7 @@ fn sample_of_a_node() -> Result<String, std::fmt::Error> {
         millis: 1,
         note: String::new(),
     };
-    let report = Report { checks: vec![ran("dns"), ran("kubernetes")], error: None };
+    let report = Report { checks: vec![ran("dns"), ran("kubernetes")], ..Report::default() };
     metrics.ran(&report, jiff::Timestamp::UNIX_EPOCH);
     metrics.text(&Health::new())
 }

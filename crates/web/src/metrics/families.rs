@@ -34,6 +34,7 @@ pub(super) struct Families {
     pub(super) writes: Family<Labels<2>, Counter>,
     pub(super) write_duration: Family<Labels<1>, Histogram>,
     pub(super) queue: Family<Labels<1>, Gauge>,
+    pub(super) events_dropped: Counter,
     pub(super) decisions: Counter,
     pub(super) decision_duration: Histogram,
     pub(super) reconcile_errors: Counter,
@@ -52,6 +53,7 @@ impl Families {
             writes: Family::default(),
             write_duration: Family::new_with_constructor(|| Histogram::new(REQUEST)),
             queue: Family::default(),
+            events_dropped: Counter::default(),
             decisions: Counter::default(),
             decision_duration: Histogram::new(THOUGHT),
             reconcile_errors: Counter::default(),
@@ -129,6 +131,11 @@ impl Families {
             "queue_orders",
             "Orders that wait for their turn now, and orders that were sent and not answered",
             self.queue.clone(),
+        );
+        registry.register(
+            "events_dropped",
+            "Events that were never sent: under load they are dropped, so that gates and conditions are written in time",
+            self.events_dropped.clone(),
         );
         registry.register("decisions", "Nodes that were decided about", self.decisions.clone());
         registry.register_with_unit(

@@ -120,6 +120,7 @@ impl Exposition for NodeMetrics {
 
 #[cfg(test)]
 mod tests {
+    use knr_core::fault::Kind;
     use knr_core::report::{CheckResult, Failure};
 
     use super::*;
@@ -129,7 +130,7 @@ mod tests {
     }
 
     fn failed() -> CheckOutcome {
-        CheckOutcome::Fail(Failure { kind: "timeout".into(), detail: String::new(), hint: String::new() })
+        CheckOutcome::Fail(Failure { kind: Kind::Timeout.into(), detail: String::new(), hint: String::new() })
     }
 
     fn lines(metrics: &NodeMetrics) -> Vec<String> {
@@ -157,7 +158,7 @@ mod tests {
         let metrics = NodeMetrics::new("n1", &["dns".to_owned(), "kubernetes".to_owned()]);
         let run = |dns, api| Report {
             checks: vec![check("dns", dns, 123), check("kubernetes", api, 456)],
-            error: None,
+            ..Report::default()
         };
         let at = Timestamp::from_second(1_234_567_890).unwrap();
         metrics.ran(&run(failed(), CheckOutcome::Pass), at);
@@ -182,8 +183,10 @@ mod tests {
     #[test]
     fn a_check_that_was_skipped_took_no_time() {
         let metrics = NodeMetrics::new("n1", &[]);
-        let report =
-            Report { checks: vec![check("dns", CheckOutcome::Skipped("off".into()), 0)], error: None };
+        let report = Report {
+            checks: vec![check("dns", CheckOutcome::Skipped("off".into()), 0)],
+            ..Report::default()
+        };
         metrics.ran(&report, Timestamp::UNIX_EPOCH);
         assert!(!lines(&metrics).iter().any(|line| line.contains("dns_duration")));
     }

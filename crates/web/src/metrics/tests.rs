@@ -120,6 +120,7 @@ fn everything_that_can_be_known_before_is_there_with_a_zero() {
         r#"kube_node_ready_nodes{phase="unverified"} 0"#,
         "kube_node_ready_controller_reconcile_errors_total 0",
         "kube_node_ready_decisions_total 0",
+        "kube_node_ready_events_dropped_total 0",
         "kube_node_ready_leader 0",
         "kube_node_ready_controller_healthy 1",
     ] {
@@ -137,6 +138,8 @@ fn what_is_told_is_counted() {
     metrics.workers(WorkerCounts { pending: 5, running: 2, succeeded: 3, failed: 0 });
     metrics.write("tell", "conflict", Duration::from_millis(7));
     metrics.queue(8, 9);
+    metrics.events_dropped(3);
+    metrics.events_dropped(0);
     metrics.decided(10, Duration::from_micros(50));
     metrics.decided(1, Duration::from_secs(5));
     metrics.reconcile_error();
@@ -158,6 +161,7 @@ fn what_is_told_is_counted() {
         r#"kube_node_ready_write_duration_seconds_bucket{le="0.01",action="tell"} 1"#,
         r#"kube_node_ready_queue_orders{state="waiting"} 8"#,
         r#"kube_node_ready_queue_orders{state="in-flight"} 9"#,
+        "kube_node_ready_events_dropped_total 3",
         "kube_node_ready_decisions_total 11",
         r#"kube_node_ready_decision_duration_seconds_bucket{le="0.00003"} 0"#,
         r#"kube_node_ready_decision_duration_seconds_bucket{le="0.0001"} 1"#,
