@@ -77,6 +77,7 @@ fn node(number: usize, phase: StatePhase) -> NodeView {
         labels: labels.chain(verified).collect(),
         annotations,
         condition: None,
+        ready: true,
         leaving: false,
         claim: None,
     }
@@ -145,7 +146,14 @@ fn one_label(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> usi
 
 fn one_opening(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> usize {
     let node = node(turn, StatePhase::Unverified).id;
-    let stamp = Stamp { node, boot: "boot".into(), serial: 1, attempt: 1, purpose: Purpose::Verify };
+    let stamp = Stamp {
+        node,
+        boot: "boot".into(),
+        serial: 1,
+        attempt: 1,
+        purpose: Purpose::Verify,
+        requires: "".into(),
+    };
     let passed = Stage::Ended(Ending::Exited { code: 0, message: String::new() });
     engine.learn(Fact::Worker(worker(stamp, turn as u64 + 3, passed), Source::Watch), at(1));
     stopwatch.time(|| engine.decide(at(1))).orders.len()

@@ -44,7 +44,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "the state is written over whatever is there",
         file: "crates/core/src/patch.rs",
-        right: "            let seen = self.seen(key);\n            self.ops.push(seen);\n",
+        right: "            let seen = self.seen(key);\n            self.ops.push(seen);\n            self.ops.push(add",
         wrong: "",
     },
     Mistake {
@@ -56,19 +56,18 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a worker is matched by the name of its node",
         file: "crates/core/src/decide/subject.rs",
-        right: "        *stamp == self.next_stamp(purpose, stamp.attempt)\n",
-        wrong: "        stamp.serial == self.next_stamp(purpose, stamp.attempt).serial\n",
+        right: "        *stamp == next && self.is_required(&stamp.requires)\n",
+        wrong: "        stamp.serial == next.serial\n",
     },
     Mistake {
         name: "an old result is taken for a new one",
         file: "crates/core/src/decide/subject.rs",
-        right: "        *stamp == self.next_stamp(purpose, stamp.attempt)\n",
-        wrong: "        let next = self.next_stamp(purpose, stamp.attempt);\n        \
-                (&stamp.node, &stamp.boot, stamp.purpose) == (&next.node, &next.boot, next.purpose)\n",
+        right: "        *stamp == next && self.is_required(&stamp.requires)\n",
+        wrong: "        (&stamp.node, &stamp.boot, stamp.purpose) == (&next.node, &next.boot, next.purpose)\n",
     },
     Mistake {
         name: "taint and label are changed in two writes",
-        file: "crates/core/src/decide/trial.rs",
+        file: "crates/core/src/decide/trial/record.rs",
         right: "            .label(&settings.verified_label)\n",
         wrong: "",
     },
@@ -80,9 +79,9 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "a worker that vanished or was evicted costs an attempt",
-        file: "crates/core/src/decide/trial.rs",
-        right: "            phase: if is_last && self.probation.is_none() { StatePhase::Failed } else { before },\n",
-        wrong: "            phase: StatePhase::Failed,\n",
+        file: "crates/core/src/decide/trial/record.rs",
+        right: "            phase,\n            boot: so_far",
+        wrong: "            phase: StatePhase::Failed,\n            boot: so_far",
     },
     Mistake {
         name: "a worker that was told to stop has failed",
@@ -93,9 +92,9 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "a time limit is judged by what the watch told last",
-        file: "crates/core/src/decide/trial.rs",
-        right: "    } else if subject.entry.reread.is_none_or(|at| at < until) {\n        Progress::Unsure\n",
-        wrong: "    } else if false {\n        Progress::Unsure\n",
+        file: "crates/core/src/decide/trial/progress.rs",
+        right: "        } else if subject.entry.reread.is_none_or(|at| at < until) {\n            Progress::Unsure\n",
+        wrong: "        } else if false {\n            Progress::Unsure\n",
     },
     Mistake {
         name: "the label is evidence",
@@ -166,20 +165,20 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a node is deleted without looking at any other",
         file: "crates/core/src/decide/deletion.rs",
-        right: "        None => return hold(\"first the checks are run on a verified node\".to_owned()).wants(Want::Reference),\n",
-        wrong: "        None => {}\n",
+        right: "    state.compared.as_ref().is_some_and(fair) && is_recent(state.at)",
+        wrong: "    state.compared.as_ref().is_none_or(fair) && is_recent(state.at)",
     },
     Mistake {
         name: "waiting goes by the clock of whoever wrote the state",
         file: "crates/core/src/decide/trial.rs",
-        right: "next_try.min(later(subject.entry.state_seen, span))",
-        wrong: "next_try.max(next_try.min(later(subject.entry.state_seen, span)))",
+        right: "next_try.min(later(seen, span))",
+        wrong: "next_try.max(next_try.min(later(seen, span)))",
     },
     Mistake {
         name: "a lost answer keeps its place among the workers",
         file: "crates/core/src/engine/orders.rs",
-        right: "            self.starting -= 1;\n",
-        wrong: "            self.starting -= usize::from(self.starting > 9_000);\n",
+        right: "            self.slots.asked_for -= 1;\n",
+        wrong: "            self.slots.asked_for -= usize::from(self.slots.asked_for > 9_000);\n",
     },
     Mistake {
         name: "a lost event is lost for good",
@@ -189,7 +188,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "after a conflict the same thing is tried again unseen",
-        file: "crates/core/src/engine.rs",
+        file: "crates/core/src/engine/task.rs",
         right: "                plan.questions.push(Question::Node(node));\n",
         wrong: "                let _ = node;\n",
     },
@@ -198,5 +197,29 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         file: "crates/core/src/engine.rs",
         right: "if !self.leading || !self.knows_enough() {",
         wrong: "if !self.knows_enough() {",
+    },
+    Mistake {
+        name: "B1: a failure counts only once it is recorded",
+        file: "crates/core/src/decide/survey.rs",
+        right: "        Progress::Over(Verdict::Fail(fault)) => fault.blame != Blame::Installation,\n",
+        wrong: "        Progress::Over(Verdict::Fail(_)) => false,\n",
+    },
+    Mistake {
+        name: "B2, B14: a node that has failed for long is given up",
+        file: "crates/core/src/decide/trial/record.rs",
+        right: "            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt)),\n",
+        wrong: "            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt) * 1_000),\n",
+    },
+    Mistake {
+        name: "B19: what failed before trouble in the cluster still counts after it",
+        file: "crates/core/src/fleet.rs",
+        right: "            self.last_trouble = now;\n        }\n",
+        wrong: "        }\n",
+    },
+    Mistake {
+        name: "B19: a node is deleted although nobody has tried it since the checks passed elsewhere",
+        file: "crates/core/src/decide/deletion.rs",
+        right: "is_some() => Step::FinalAttempt,\n",
+        wrong: "is_some() => delete(subject, state, budget(subject)),\n",
     },
 ];

@@ -2,16 +2,21 @@
 
 mod crowd;
 mod kubelet;
+mod people;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use knr_core::ids::{BootId, Uid, Version, WorkerRef};
+use knr_core::ids::{BootId, NodeRef, Uid, Version, WorkerRef};
+use knr_core::view::{Ending, Occupancy};
 
 use crate::api::{Kind, Object};
 use crate::invariants::Monitor;
-use crate::run::{Event, Sim};
+use crate::run::{Event, Sim, millis};
 use crate::scenario::Scenario;
+
+pub(crate) use crowd::claim_deleted;
+pub(crate) use kubelet::{checks_pass, run_ends};
 
 /// Something that somebody else does.
 #[derive(Debug, Clone)]
@@ -22,24 +27,34 @@ pub(crate) enum ActorEvent {
     Registered(String, Uid),
     /// A node is deleted by somebody, and goes for good a little later.
     Leaves(String),
+    /// Karpenter deletes a node whose claim was deleted.
+    ClaimGone(NodeRef),
     /// A node goes for good.
     Removed(String, Uid),
     /// A machine is restarted.
     Reboots(String),
+    /// Many machines are restarted at once.
+    PowerFails,
     /// Its kubelet is back in this boot.
     KubeletBack(String, Uid, u32),
     /// The node controller takes note that a kubelet is gone.
     Unreachable(String, Uid),
+    /// The kubelet reports that nothing has changed.
+    Heartbeat(String, Uid),
     /// The kubelet tells of its pods in this boot.
     PodsPosted(String, Uid, u32),
+    /// Pods come to a node, or go.
+    Workload(String, Uid),
     /// A worker begins to run.
     WorkerStarts(WorkerRef),
     /// A worker comes to its end; it was started in this boot.
     WorkerEnds(WorkerRef, Uid, u32),
+    /// The kubelet reports how a worker ended in this boot.
+    WorkerEndPosted(WorkerRef, Uid, u32, Ending),
     /// A worker is removed after somebody asked for it.
     WorkerRemoved(WorkerRef),
-    /// The `DaemonSet` controller makes an init pod for a node.
-    InitPodMade(String, Uid),
+    /// The `DaemonSet` controller makes an init pod of a component for a node.
+    InitPodMade(String, Uid, &'static str),
     /// An init pod has done its work; it was started in this boot.
     InitPodDone(Uid, u32),
     /// An init pod is removed.
@@ -63,10 +78,16 @@ pub(crate) struct Machine {
     pub(crate) boot: u32,
     /// Its kubelet runs.
     pub(crate) up: bool,
+    /// It will never be up again.
+    pub(crate) dead: bool,
     /// Whether checks pass there.
     pub(crate) fit: Fit,
     /// What its boot IDs begin with: it outlives the node if the machine joins again.
     pub(crate) serial: u32,
+    /// It has pulled the image of the worker before.
+    pub(crate) has_image: bool,
+    /// Since when pods run there that would suffer from closing it.
+    pub(crate) busy: Option<Timestamp>,
 }
 
 /// Whether checks pass on a machine.
@@ -87,7 +108,11 @@ pub(crate) struct Actors {
     pub(crate) machines: BTreeMap<String, Machine>,
     calm: bool,
     seen: Version,
+    /// Whether machines are fit, unless that is left to chance.
     fit: Option<Fit>,
+    /// So many machines in a thousand are not fit from the start.
+    unfit: u64,
+    has_init_pods: bool,
     machines_made: u32,
     /// A machine whose node was deleted and which joins again as it is.
     staying: BTreeMap<String, (u32, u32)>,
@@ -100,7 +125,7 @@ impl Machine {
         BootId::from(format!("machine-{}-boot-{boot}", self.serial))
     }
 
-    /// Checks pass there now.
+    /// Checks pass there now, unless something fails that all nodes need.
     #[must_use]
     pub(crate) fn is_fit(&self, now: Timestamp) -> bool {
         match self.fit {
@@ -108,6 +133,25 @@ impl Machine {
             Fit::From(at) => now >= at,
             Fit::Never => false,
         }
+    }
+}
+
+impl Actors {
+    /// What runs on a node.
+    #[must_use]
+    pub(crate) fn occupancy(&self, name: &str) -> Occupancy {
+        match self.machines.get(name).and_then(|machine| machine.busy) {
+            Some(_) => Occupancy::Busy("default/web".to_owned()),
+            None => Occupancy::Idle,
+        }
+    }
+
+    fn is_machine(&self, name: &str, uid: &Uid) -> bool {
+        self.machines.get(name).is_some_and(|machine| machine.uid == *uid)
+    }
+
+    fn is_in_boot(&self, name: &str, uid: &Uid, boot: u32) -> bool {
+        self.machines.get(name).is_some_and(|machine| machine.uid == *uid && machine.boot == boot)
     }
 }
 
@@ -119,6 +163,8 @@ pub(crate) fn schedule(sim: &mut Sim, scenario: &Scenario) {
         sim.at(at, Event::Actor(ActorEvent::Joins(format!("n{number}"))));
     }
     sim.actors.fit = scenario.fit;
+    sim.actors.unfit = scenario.unfit;
+    sim.actors.has_init_pods = scenario.has_init_pods;
     for (at, event) in scenario.script.clone() {
         sim.at(at, Event::Actor(event));
     }
@@ -145,9 +191,11 @@ pub(crate) fn notice(sim: &mut Sim) {
     }
     for change in sim.api.log_after(Kind::Nodes, seen) {
         if let Object::Node(node) = &change.object {
-            touched.push(crate::observe::name(node).to_owned());
+            touched.push(node.view.id.name.to_string());
+            let is = (!change.gone).then_some(&node.view);
+            sim.monitor.node_changed(&node.view.id.name, is, &sim.config, sim.now);
             if !change.gone {
-                crowd::notice_node(sim, node);
+                crowd::notice_node(sim, &node.view);
             }
         }
     }
@@ -161,28 +209,41 @@ pub(crate) fn notice(sim: &mut Sim) {
 /// Nobody disturbs anything any more, and whatever a person holds up is let go.
 pub(crate) fn calm_down(sim: &mut Sim) {
     sim.actors.calm = true;
-    crowd::let_go(sim);
+    people::let_go(sim);
 }
 
-/// Somebody else does something.
+/// Somebody else does something, once the API server can be reached.
 pub(crate) fn act(sim: &mut Sim, event: ActorEvent) {
+    let is_local = matches!(event, ActorEvent::WorkerEnds(..));
+    if let Some(back) = sim.outages.stop_everybody_until(sim.now).filter(|_| !is_local) {
+        let after = sim.rng.below(5_000);
+        sim.push(back + millis(after), Event::Actor(event));
+        return;
+    }
     match event {
         ActorEvent::Joins(name) => crowd::join(sim, &name),
         ActorEvent::Registered(name, uid) => crowd::register(sim, &name, &uid),
         ActorEvent::Leaves(name) => crowd::leave(sim, &name),
+        ActorEvent::ClaimGone(node) => crowd::claim_gone(sim, &node),
         ActorEvent::Removed(name, uid) => crowd::remove(sim, &name, &uid),
+        ActorEvent::Workload(name, uid) => crowd::workload(sim, &name, &uid),
         ActorEvent::Evicted(name) => kubelet::evict(sim, &name),
-        ActorEvent::WorkerDeleted(name) => crowd::delete_worker(sim, &name),
-        ActorEvent::LabelRemoved(name) => crowd::remove_label(sim, &name),
+        ActorEvent::WorkerDeleted(name) => people::delete_worker(sim, &name),
+        ActorEvent::LabelRemoved(name) => people::remove_label(sim, &name),
         ActorEvent::Disturbance => crowd::disturb(sim),
         ActorEvent::Reboots(name) => kubelet::reboot(sim, &name),
+        ActorEvent::PowerFails => kubelet::power_fails(sim),
         ActorEvent::KubeletBack(name, uid, boot) => kubelet::back(sim, &name, &uid, boot),
         ActorEvent::Unreachable(name, uid) => kubelet::unreachable(sim, &name, &uid),
+        ActorEvent::Heartbeat(name, uid) => kubelet::heartbeat(sim, &name, &uid),
         ActorEvent::PodsPosted(name, uid, boot) => kubelet::post_pods(sim, &name, &uid, boot),
         ActorEvent::WorkerStarts(id) => kubelet::start_worker(sim, &id),
         ActorEvent::WorkerEnds(id, uid, boot) => kubelet::end_worker(sim, &id, &uid, boot),
+        ActorEvent::WorkerEndPosted(id, uid, boot, ending) => {
+            kubelet::post_end(sim, &id, &uid, boot, ending);
+        }
         ActorEvent::WorkerRemoved(id) => kubelet::remove_worker(sim, &id),
-        ActorEvent::InitPodMade(name, uid) => kubelet::make_init_pod(sim, &name, &uid),
+        ActorEvent::InitPodMade(name, uid, component) => kubelet::make_init_pod(sim, &name, &uid, component),
         ActorEvent::InitPodDone(pod, boot) => kubelet::init_pod_done(sim, &pod, boot),
         ActorEvent::InitPodRemoved(pod) => sim.api.remove_init_pod(&pod),
     }

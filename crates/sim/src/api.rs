@@ -2,14 +2,13 @@
 
 pub(crate) mod json_patch;
 mod read;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use knr_core::action::{Action, worker_name};
-use knr_core::ids::{NodeName, Uid, Version, WorkerRef};
-use knr_core::view::{ConditionStatus, InitPodView, LedgerView, NodeView, Stage, WorkerView};
-use knr_core::world::{Fact, Source};
+use knr_core::ids::{Uid, Version, WorkerRef};
+use knr_core::view::{InitPodView, LedgerView, NodeView, Stage, Stamp, WorkerView};
 use serde_json::{Value, json};
 
 use crate::observe;
@@ -28,11 +27,20 @@ pub(crate) enum Kind {
 /// All kinds.
 pub(crate) const KINDS: [Kind; 3] = [Kind::Nodes, Kind::Workers, Kind::InitPods];
 
+/// A node as the API server stores it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NodeObject {
+    /// The object, in full.
+    pub(crate) json: Value,
+    /// What the rules see of it. Nodes are read far more often than written.
+    pub(crate) view: NodeView,
+}
+
 /// An object as it was at some version.
 #[derive(Debug, Clone)]
 pub(crate) enum Object {
-    /// A node, in full.
-    Node(Arc<Value>),
+    /// A node.
+    Node(Arc<NodeObject>),
     /// A worker pod.
     Worker(Arc<WorkerView>),
     /// An init pod.
@@ -66,7 +74,7 @@ pub(crate) enum Refusal {
 pub(crate) struct Api {
     version: u64,
     uids: u64,
-    nodes: BTreeMap<String, Arc<Value>>,
+    nodes: BTreeMap<String, Arc<NodeObject>>,
     workers: BTreeMap<String, Arc<WorkerView>>,
     init_pods: BTreeMap<Uid, Arc<InitPodView>>,
     ledger: LedgerView,
@@ -99,12 +107,12 @@ impl Api {
 
     /// A node.
     #[must_use]
-    pub(crate) fn node(&self, name: &str) -> Option<&Arc<Value>> {
+    pub(crate) fn node(&self, name: &str) -> Option<&Arc<NodeObject>> {
         self.nodes.get(name)
     }
 
     /// All nodes.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&String, &Arc<Value>)> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&String, &Arc<NodeObject>)> {
         self.nodes.iter()
     }
 
@@ -139,17 +147,17 @@ impl Api {
     /// Changes a node by a JSON patch.
     pub(crate) fn patch_node(&mut self, name: &str, ops: &Value) -> Result<NodeView, Refusal> {
         let node = self.nodes.get(name).ok_or(Refusal::NotFound)?;
-        let changed = patched(node, ops).map_err(Refusal::Invalid)?;
-        if changed != **node {
+        let changed = patched(&node.json, ops).map_err(Refusal::Invalid)?;
+        if changed != node.json {
             self.put_node(name, changed);
         }
-        Ok(observe::node(&self.nodes[name]))
+        Ok(self.nodes[name].view.clone())
     }
 
     fn put_node(&mut self, name: &str, mut node: Value) {
         self.version += 1;
         node["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let node = Arc::new(node);
+        let node = Arc::new(NodeObject { view: observe::node(&node), json: node });
         self.nodes.insert(name.to_owned(), node.clone());
         self.note(Object::Node(node), false);
     }
@@ -157,10 +165,10 @@ impl Api {
     /// Changes a node as somebody does who sends the whole object, having just read it.
     pub(crate) fn edit_node(&mut self, name: &str, edit: impl FnOnce(&mut Value)) {
         if let Some(node) = self.nodes.get(name) {
-            let mut changed = (**node).clone();
+            let mut changed = node.json.clone();
             edit(&mut changed);
             json_patch::prune(&mut changed);
-            if changed != **node {
+            if changed != node.json {
                 self.put_node(name, changed);
             }
         }
@@ -256,75 +264,12 @@ impl Api {
         let change = Change { version: Version(self.version), object, gone };
         self.log.entry(Kind::of(&change.object)).or_default().push(change);
     }
+}
 
-    /// Carries out an order of ours as the product does, with the same preconditions.
-    pub(crate) fn carry_out(&mut self, action: &Action) -> Result<Vec<Fact>, Refusal> {
-        match action {
-            Action::StartWorker { stamp } => {
-                let worker = self.create_worker(WorkerView {
-                    id: WorkerRef { name: worker_name(&stamp.node.uid), uid: Uid::from("") },
-                    version: Version(0),
-                    stamp: stamp.clone(),
-                    host: Some(stamp.node.name.clone()),
-                    stage: Stage::Pending(None),
-                    leaving: false,
-                })?;
-                Ok(vec![Fact::Worker(worker, Source::Answer)])
-            }
-            Action::RemoveWorker { worker, .. } => {
-                let node = self.workers.get(&worker.name).map(|known| known.stamp.node.name.clone());
-                self.delete_worker(worker)?;
-                Ok(node.map(|node| self.removed_worker(worker, node)).into_iter().collect())
-            }
-            Action::OpenGate { node, patch, .. }
-            | Action::CloseGate { node, patch, .. }
-            | Action::Record { node, patch, .. } => {
-                let view = self.patch_node(node.name.as_str(), &json!(patch))?;
-                Ok(vec![Fact::Node(view, Source::Answer)])
-            }
-            Action::SetCondition { node, condition, .. } => {
-                let status = match condition.status {
-                    ConditionStatus::True => "True",
-                    ConditionStatus::False => "False",
-                    ConditionStatus::Unknown => "Unknown",
-                };
-                let value =
-                    json!({ "status": status, "reason": condition.reason, "message": condition.message });
-                let ops = json!([
-                    { "op": "test", "path": "/metadata/uid", "value": node.uid },
-                    { "op": "add", "path": "/status/condition", "value": value },
-                ]);
-                let view = self.patch_node(node.name.as_str(), &ops)?;
-                Ok(vec![Fact::Node(view, Source::Answer)])
-            }
-            Action::Tell { .. } => Ok(Vec::new()),
-            Action::ReserveDeletion { version, entries, .. } => {
-                if self.ledger.version != *version {
-                    return Err(Refusal::Conflict);
-                }
-                self.version += 1;
-                self.ledger = LedgerView { version: Version(self.version), entries: entries.clone() };
-                Ok(vec![Fact::Ledger(self.ledger.clone())])
-            }
-            Action::DeleteNode { node, version, .. } => {
-                let now = self.nodes.get(node.name.as_str()).ok_or(Refusal::NotFound)?;
-                let now = observe::node(now);
-                if now.id != *node || now.version != *version {
-                    return Err(Refusal::Conflict);
-                }
-                let ops = json!([{ "op": "add", "path": "/metadata/deletionTimestamp", "value": "now" }]);
-                let view = self.patch_node(node.name.as_str(), &ops)?;
-                Ok(vec![Fact::Node(view, Source::Answer)])
-            }
-        }
-    }
-
-    fn removed_worker(&self, id: &WorkerRef, node: NodeName) -> Fact {
-        match self.workers.get(&id.name).filter(|worker| worker.id == *id) {
-            Some(leaving) => Fact::Worker((**leaving).clone(), Source::Answer),
-            None => Fact::WorkerGone(id.clone(), node, Version(self.version), Source::Answer),
-        }
-    }
+/// A worker pod that was just made on its node.
+pub(crate) fn new_worker(id: WorkerRef, stamp: Stamp, version: Version, stage: Stage) -> WorkerView {
+    let host = Some(stamp.node.name.clone());
+    WorkerView { id, version, stamp, host, stage, leaving: false }
 }
 
 /// A node after a JSON patch, if the patch can be applied and the node is valid after it.

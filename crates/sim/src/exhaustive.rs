@@ -8,8 +8,10 @@ use crate::invariants;
 use crate::run::Sim;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
+use crate::story::Telling;
 
-const LIFE: SignedDuration = SignedDuration::from_mins(12);
+/// Longer than it takes until everything is listed again, twice.
+const LIFE: SignedDuration = SignedDuration::from_mins(25);
 
 /// A life of a node that is short enough to try everything on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,15 +86,25 @@ impl Life {
             }
             Self::WorkerEvicted => scenario.script = vec![(1_500, ActorEvent::Evicted(n1()))],
             Self::WorkerDeleted => scenario.script = vec![(1_500, ActorEvent::WorkerDeleted(n1()))],
-            Self::Startup => scenario.config.gates = vec![knr_core::config::StartupGate::default()],
+            Self::Startup => {
+                scenario.config.gates = vec![knr_core::config::StartupGate::default()];
+                scenario.has_init_pods = true;
+            }
         }
         scenario
     }
 
     fn run(self, faults: Faults) -> (Sim, Result<(), String>) {
-        let mut sim = Sim::new(&self.scenario(faults));
-        let result = sim.run_for(LIFE).and_then(|()| invariants::at_end(&sim));
-        (sim, result)
+        let scenario = self.scenario(faults);
+        let run = |telling| {
+            let mut sim = Sim::new(&scenario, telling);
+            let result = sim.run_for(LIFE).and_then(|()| invariants::at_end(&sim));
+            (sim, result)
+        };
+        match run(Telling::Silent) {
+            (sim, Ok(())) => (sim, Ok(())),
+            (_, Err(_)) => run(Telling::Aloud),
+        }
     }
 }
 

@@ -85,6 +85,8 @@ pub(crate) struct Weather {
     pub(crate) stale_list: u64,
     /// Events come this much later than at once, at most, in milliseconds.
     pub(crate) delay: u64,
+    /// Requests and answers travel this much longer than usual, at most, in milliseconds.
+    pub(crate) latency: u64,
 }
 
 /// What goes wrong in a run.

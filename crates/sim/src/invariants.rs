@@ -1,24 +1,38 @@
-//! The rules that may never break, checked at every write of ours against what is really so.
+//! The rules that may never break, checked at every decision and every write against what is really so.
 
+mod brake;
+mod deletion;
 mod end;
+mod gates;
+mod managed;
+mod rule;
+mod runs;
+mod verdicts;
 
 pub(crate) use end::at_end;
+pub(crate) use rule::Rule;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
-use knr_core::action::Action;
+use jiff::Timestamp;
+use knr_core::action::{Action, worker_name};
 use knr_core::config::{Config, Taint};
-use knr_core::ids::{BootId, Uid};
+use knr_core::engine::Outcome;
+use knr_core::ids::{BootId, NodeName, Uid};
 use knr_core::names;
 use knr_core::state::{NodeState, StatePhase};
-use knr_core::view::{Ending, NodeView, Stage};
-use serde_json::Value;
+use knr_core::view::{Ending, NodeView, PoolView, Stage};
 
-use crate::api::Api;
-use crate::observe;
+use crate::actors::Machine;
+use crate::api::{Api, NodeObject};
+use crate::outages::Outages;
+use crate::run::Decided;
+use crate::writers::Request;
+use brake::Closings;
+use managed::{Managed, Pools};
+use runs::Runs;
 
 /// Two leaders that both see a node open and tidy up come close to this.
 const WRITES_A_SECOND: usize = 20;
@@ -32,22 +46,46 @@ pub(crate) struct Broken {
     pub(crate) node: String,
 }
 
-/// Who knows what is really so, and holds every write of ours against it.
-#[derive(Debug, Default)]
+/// A write that was just carried out, and what is really so.
+pub(crate) struct Write<'a> {
+    /// The API server after it.
+    pub(crate) api: &'a Api,
+    /// All machines.
+    pub(crate) machines: &'a BTreeMap<String, Machine>,
+    /// All outages.
+    pub(crate) outages: &'a Outages,
+    /// The write.
+    pub(crate) request: &'a Request,
+    /// The node before it.
+    pub(crate) before: Option<Arc<NodeObject>>,
+    /// The time.
+    pub(crate) now: Timestamp,
+}
+
+impl Write<'_> {
+    fn action(&self) -> &Action {
+        &self.request.order.action
+    }
+
+    fn config(&self) -> &Config {
+        &self.request.config
+    }
+}
+
+/// Who knows what is really so, and holds every write against it.
+#[derive(Debug)]
 pub(crate) struct Monitor {
     broken: Option<Broken>,
     /// A worker ended well on this node in this boot, and nothing has happened since that asks for another proof.
     proofs: BTreeSet<(Uid, BootId)>,
     /// A worker ended well on this node in this boot, whatever has happened since.
     ended_well: BTreeSet<(Uid, BootId)>,
-    /// An init pod was truly ready on this node in this boot.
-    init_proofs: BTreeSet<(Uid, BootId)>,
-    /// When a worker last ended well on some node.
-    passed: BTreeMap<Uid, Timestamp>,
-    /// Until when requests can arrive that were sent while deletion was asked for.
-    pub(crate) asked_until: Timestamp,
-    /// When we deleted nodes.
-    deletions: Vec<Timestamp>,
+    /// An init pod of this component was truly ready on this node in this boot.
+    init_proofs: BTreeSet<(Uid, BootId, String)>,
+    /// All runs of the checks.
+    runs: Runs,
+    /// When nodes were deleted by the controller.
+    deletions: BTreeMap<Uid, Timestamp>,
     /// Writes for each node, events told included.
     writes: BTreeMap<Uid, usize>,
     /// Workers started for each node.
@@ -56,12 +94,46 @@ pub(crate) struct Monitor {
     failed: BTreeMap<Uid, Timestamp>,
     /// Writes for each node in the present second.
     burst: BTreeMap<Uid, (i64, usize)>,
+    /// How many nodes there were to look after.
+    managed: Managed,
+    /// Karpenter's pools.
+    pools: Pools,
+    /// Closings that were decided and may still be under way.
+    closings: Closings,
+    /// Nodes that somebody opened, so that the controller leaves them alone.
+    by_hand: BTreeSet<Uid>,
+    /// When the checks last failed too often in a row on a verified node that is monitored.
+    unsound: BTreeMap<Uid, Timestamp>,
 }
 
 impl Monitor {
+    /// A monitor that has seen nothing yet.
+    #[must_use]
+    pub(crate) fn new(pools: &[PoolView], now: Timestamp) -> Self {
+        Self {
+            broken: None,
+            proofs: BTreeSet::new(),
+            ended_well: BTreeSet::new(),
+            init_proofs: BTreeSet::new(),
+            runs: Runs::default(),
+            deletions: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            burst: BTreeMap::new(),
+            managed: Managed::default(),
+            pools: Pools::new(pools, now),
+            closings: Closings::default(),
+            by_hand: BTreeSet::new(),
+            unsound: BTreeMap::new(),
+        }
+    }
+
     /// A rule was broken.
-    pub(crate) fn violate(&mut self, node: &str, rule: impl Into<String>) {
-        self.broken.get_or_insert(Broken { rule: rule.into(), node: node.to_owned() });
+    pub(crate) fn violate(&mut self, node: &str, rule: Rule, how: impl std::fmt::Display) {
+        if self.broken.is_none() {
+            self.broken = Some(Broken { rule: format!("{rule}: {how}"), node: node.to_owned() });
+        }
     }
 
     /// The first rule that was broken.
@@ -70,16 +142,31 @@ impl Monitor {
         self.broken.clone()
     }
 
-    /// A worker really ended well on this machine.
-    pub(crate) fn worker_passed(&mut self, uid: &Uid, boot: &BootId, now: Timestamp) {
-        self.proofs.insert((uid.clone(), boot.clone()));
-        self.ended_well.insert((uid.clone(), boot.clone()));
-        self.passed.insert(uid.clone(), now);
+    /// A worker begins to run.
+    pub(crate) fn run_began(&mut self, worker: &Uid, now: Timestamp) {
+        self.runs.began(worker, now);
     }
 
-    /// All init pods are really ready on this machine.
-    pub(crate) fn init_pod_ready(&mut self, uid: &Uid, boot: &BootId) {
-        self.init_proofs.insert((uid.clone(), boot.clone()));
+    /// A worker will never end by itself.
+    pub(crate) fn run_hangs(&mut self, worker: &Uid) {
+        self.runs.hangs(worker);
+    }
+
+    /// A worker really ended well on this machine.
+    pub(crate) fn run_passed(&mut self, worker: &Uid, node: &Uid, boot: &BootId, now: Timestamp) {
+        self.proofs.insert((node.clone(), boot.clone()));
+        self.ended_well.insert((node.clone(), boot.clone()));
+        self.runs.passed(worker, node, now);
+    }
+
+    /// The checks really failed on this machine.
+    pub(crate) fn run_failed(&mut self, worker: &Uid, node: &Uid, boot: &BootId, now: Timestamp) {
+        self.runs.failed(worker, node, boot, now);
+    }
+
+    /// An init pod of a component is really ready on this machine.
+    pub(crate) fn init_pod_ready(&mut self, uid: &Uid, boot: &BootId, component: &str) {
+        self.init_proofs.insert((uid.clone(), boot.clone(), component.to_owned()));
     }
 
     /// A person removes the verified label: what the node had proven until then no longer counts, unless it had to
@@ -96,6 +183,39 @@ impl Monitor {
         self.proofs.retain(|(proven, _)| proven != uid);
     }
 
+    /// Somebody opened a node, by hand or by taking its taint out of the configuration.
+    pub(crate) fn opened_by_hand(&mut self, uid: &Uid) {
+        self.by_hand.insert(uid.clone());
+    }
+
+    /// The checks failed too often in a row on a verified node that is monitored.
+    pub(crate) fn found_unsound(&mut self, uid: &Uid, now: Timestamp) {
+        self.unsound.insert(uid.clone(), now);
+    }
+
+    /// A node has changed or is gone.
+    pub(crate) fn node_changed(
+        &mut self,
+        name: &NodeName,
+        is: Option<&NodeView>,
+        config: &Config,
+        now: Timestamp,
+    ) {
+        self.managed.note(name, is.is_some_and(|node| is_managed(node, config)), now);
+    }
+
+    /// The configuration was edited.
+    pub(crate) fn config_changed(&mut self, api: &Api, config: &Config, now: Timestamp) {
+        for (_, node) in api.nodes() {
+            self.node_changed(&node.view.id.name, Some(&node.view), config, now);
+        }
+    }
+
+    /// The pools were edited.
+    pub(crate) fn pools_changed(&mut self, pools: &[PoolView], now: Timestamp) {
+        self.pools.note(pools, now);
+    }
+
     /// The most writes that any node has cost.
     pub(crate) fn most_writes(&self) -> usize {
         self.writes.values().copied().max().unwrap_or(0)
@@ -106,38 +226,72 @@ impl Monitor {
         self.workers.values().copied().max().unwrap_or(0)
     }
 
-    /// Holds a write of ours that was carried out against the rules.
-    pub(crate) fn after(
-        &mut self,
-        api: &Api,
-        config: &Config,
-        action: &Action,
-        before: Option<Arc<Value>>,
-        now: Timestamp,
-    ) {
-        *self.writes.entry(action.node().uid.clone()).or_default() += 1;
-        let name = action.node().name.as_str();
-        self.no_storm(action, now);
-        let after = api.node(name);
+    /// Holds what a process has decided against the rules.
+    pub(crate) fn decided(&mut self, decided: &Decided<'_>, leading: bool, sole: bool, now: Timestamp) {
+        if decided.orders.is_empty() {
+            return;
+        }
+        if !leading {
+            self.violate("", Rule::S6, "a replica that does not lead gives orders");
+        }
+        if decided.config.reconciliation.dry_run {
+            self.violate("", Rule::S6, "orders are given in a dry run");
+        }
+        // What another leader closes at the same time cannot be known.
+        if sole {
+            self.brake(decided, now);
+        }
+    }
+
+    /// Holds a request that is about to be sent against the configuration which its sender has by now.
+    pub(crate) fn sent(&mut self, request: &Request, config: &Config, api: &Api) {
+        let node = request.order.action.node();
+        let is_deletion = matches!(request.order.action, Action::DeleteNode { .. });
+        let is_asked_for = config.node_management.delete_failed_nodes
+            && api.node(node.name.as_str()).is_none_or(|node| !is_excluded(&node.view, config));
+        if is_deletion && !is_asked_for {
+            self.violate(node.name.as_str(), Rule::OldConfig, "a node is deleted that is not to be any more");
+        }
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&mut self, request: &Request, outcome: &Outcome) {
+        match outcome {
+            Outcome::Done(_) | Outcome::Unknown => {}
+            Outcome::Conflict | Outcome::Refused(_) | Outcome::Unavailable => {
+                self.closings.forget(request);
+            }
+        }
+    }
+
+    /// Holds a write that was carried out against the rules.
+    pub(crate) fn after(&mut self, write: &Write<'_>) {
+        let (action, config) = (write.action(), write.config());
+        let (name, uid) = (action.node().name.as_str(), &action.node().uid);
+        *self.writes.entry(uid.clone()).or_default() += 1;
+        self.no_storm(action, write.now);
+        let after = write.api.node(name);
         if let Action::StartWorker { .. } = action {
-            *self.workers.entry(action.node().uid.clone()).or_default() += 1;
-            self.one_worker(api, action);
+            *self.workers.entry(uid.clone()).or_default() += 1;
+            if let Some(worker) = write.api.worker(&worker_name(uid)) {
+                self.runs.made(&worker.id.uid, write.now);
+            }
+            self.one_worker(write.api, action);
         }
-        let (Some(before), Some(after)) = (before, after) else { return };
-        self.nothing_of_others(config, &before, after);
-        if before != *after && is_excluded(&observe::node(&before), config) {
-            self.violate(name, "a node that is none of our business was changed");
+        let (Some(before), Some(after)) = (&write.before, after) else { return };
+        self.nothing_of_others(config, before, after);
+        if before != after && is_excluded(&before.view, config) {
+            self.violate(name, Rule::Scope, "a node was changed that is to be left alone");
         }
-        let (before, after) = (observe::node(&before), observe::node(after));
-        if state_of(&before) != state_of(&after)
-            && state_of(&after).is_some_and(|state| state.phase == StatePhase::Failed)
-        {
-            self.failed.insert(after.id.uid.clone(), now);
-        }
-        self.evidence(api, config, &before, &after);
-        self.reason_to_close(config, &before, &after);
-        if let Action::DeleteNode { .. } = action {
-            self.right_to_delete(api, config, &before, now);
+        let (before, after) = (&before.view, &after.view);
+        self.recorded(write, before, after);
+        self.evidence(write, before, after);
+        self.reason_to_close(write, before, after);
+        if let Action::DeleteNode { claim, .. } = action {
+            if *claim != before.claim {
+                self.violate(name, Rule::S4, "a node was deleted without its NodeClaim");
+            }
+            self.right_to_delete(write, before);
         }
     }
 
@@ -146,7 +300,7 @@ impl Monitor {
         let burst = self.burst.entry(action.node().uid.clone()).or_default();
         *burst = if burst.0 == now.as_second() { (burst.0, burst.1 + 1) } else { (now.as_second(), 1) };
         if burst.1 > WRITES_A_SECOND {
-            self.violate(action.node().name.as_str(), "a storm of writes to one node");
+            self.violate(action.node().name.as_str(), Rule::Storm, "too many writes to one node in a second");
         }
     }
 
@@ -157,162 +311,32 @@ impl Monitor {
             .workers()
             .filter(|worker| worker.stamp.node == *node && !matches!(worker.stage, Stage::Ended(_)));
         if live.count() > 1 {
-            self.violate(node.name.as_str(), "S3: two live workers for one node");
-        }
-    }
-
-    /// S2.
-    fn nothing_of_others(&mut self, config: &Config, before: &Value, after: &Value) {
-        let name = observe::name(before).to_owned();
-        let ours = our_taints(config);
-        let theirs = |node: &Value| -> Vec<Value> {
-            let view = observe::node(node);
-            let positions: Vec<usize> = ours.iter().filter_map(|taint| view.position(taint)).collect();
-            let all = view.taints.into_iter().enumerate();
-            all.filter(|(index, _)| !positions.contains(index)).map(|(_, taint)| taint).collect()
-        };
-        if theirs(before) != theirs(after) {
-            self.violate(&name, "S2: a taint of somebody else was removed, added or moved");
-        }
-        let mut keys =
-            vec![names::STATE_ANNOTATION.to_owned(), config.node_management.verified_label.key.clone()];
-        keys.extend(config.gates.iter().map(|gate| gate.completed_annotation.clone()));
-        for map in ["/metadata/labels", "/metadata/annotations"] {
-            let theirs = |node: &Value| -> BTreeMap<String, Value> {
-                let map = node.pointer(map).and_then(Value::as_object).into_iter().flatten();
-                map.filter(|(key, _)| !keys.contains(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
-            };
-            if theirs(before) != theirs(after) {
-                self.violate(&name, format!("S2: {map} of somebody else were changed"));
-            }
-        }
-    }
-
-    /// S1.
-    fn evidence(&mut self, api: &Api, config: &Config, before: &NodeView, after: &NodeView) {
-        let id = (after.id.uid.clone(), after.boot.clone());
-        let verification = &config.node_management.taints;
-        let opened = is_closed(before, verification) && !is_closed(after, verification);
-        let labelled = !is_labelled(before, config) && is_labelled(after, config);
-        if (opened || labelled) && !self.proofs.contains(&id) && !self.is_heard_anew(api, before) {
-            self.violate(
-                after.id.name.as_str(),
-                "S1: opened without a worker that ended well on this node in this boot",
-            );
-        }
-        for gate in &config.gates {
-            let taint = std::slice::from_ref(&gate.taint);
-            if is_closed(before, taint) && !is_closed(after, taint) && !self.init_proofs.contains(&id) {
-                let rule =
-                    format!("S1: gate {} opened without an init pod that was ready in this boot", gate.name);
-                self.violate(after.id.name.as_str(), rule);
-            }
-        }
-        let labels = &after.labels;
-        if (opened || labelled)
-            && labels.contains_key(names::KARPENTER_POOL_LABEL)
-            && labels.get(names::KARPENTER_REGISTERED_LABEL).is_none()
-        {
-            self.violate(after.id.name.as_str(), "opened before Karpenter has registered the node");
-        }
-        if opened != labelled && opened && !is_labelled(before, config) {
-            self.violate(after.id.name.as_str(), "opened without the label in the same write");
-        }
-    }
-
-    /// A person has removed the state, which starts everything anew, and the first worker is still there. It ended well on
-    /// this node in this boot, and by the design may be heard once more, even if the label was removed after it ended.
-    fn is_heard_anew(&self, api: &Api, node: &NodeView) -> bool {
-        let mut workers = api.workers();
-        state_of(node).is_none()
-            && self.ended_well.contains(&(node.id.uid.clone(), node.boot.clone()))
-            && workers.any(|worker| {
-                let stamp = &worker.stamp;
-                let ended_well = matches!(&worker.stage, Stage::Ended(Ending::Exited { code: 0, .. }));
-                (&stamp.node, &stamp.boot, stamp.serial) == (&node.id, &node.boot, 1)
-                    && ended_well
-                    && !worker.leaving
-            })
-    }
-
-    /// S5.
-    fn reason_to_close(&mut self, config: &Config, before: &NodeView, after: &NodeView) {
-        let taints = &config.node_management.taints;
-        if is_closed(before, taints) || !is_closed(after, taints) {
-            return;
-        }
-        let state = state_of(before);
-        let verified = state.as_ref().is_some_and(|state| state.phase == StatePhase::Verified);
-        let rebooted = state.is_some_and(|state| state.boot != before.boot);
-        let had_label = is_labelled(before, config);
-        if had_label && !rebooted {
-            self.violate(before.id.name.as_str(), "S5: a verified node was closed for no stated reason");
-        }
-        if !verified && !config.node_management.backfill {
-            self.violate(before.id.name.as_str(), "S5: a node that was not ours was closed");
-        }
-        if before.labels.get(names::KARPENTER_POOL_LABEL).is_some_and(|pool| pool == "unaware") {
-            self.violate(
-                before.id.name.as_str(),
-                "a node was closed although its NodePool does not know the gate",
-            );
-        }
-        if verified {
-            self.void_proof(&before.id.uid);
-        }
-    }
-
-    /// S4.
-    fn right_to_delete(&mut self, api: &Api, config: &Config, node: &NodeView, now: Timestamp) {
-        let name = node.id.name.as_str();
-        let state = state_of(node);
-        let hour = SignedDuration::from_hours(1);
-        let limits = &config.limits.deletion;
-        let used_up = state.as_ref().is_some_and(|state| {
-            state.phase == StatePhase::Failed && state.attempt >= config.reconciliation.max_retries
-        });
-        let reserved = api.ledger().entries.iter().any(|entry| entry.node == node.id);
-        let control_plane = names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(label));
-        self.deletions.retain(|at| now.duration_since(*at) < hour);
-        self.deletions.push(now);
-        let failed = self.failed.get(&node.id.uid);
-        let others_pass = self.passed.iter().any(|(uid, at)| *uid != node.id.uid && Some(at) > failed);
-        let rules = [
-            (config.node_management.delete_failed_nodes || self.asked_until > now, "nobody asked for it"),
-            (used_up, "attempts are left"),
-            (reserved, "no right was reserved"),
-            (!control_plane, "it is a control plane node"),
-            (others_pass, "no other node has passed since it failed"),
-            (self.deletions.len() <= limits.max_per_hour as usize, "the budget is used up"),
-        ];
-        for (holds, otherwise) in rules {
-            if !holds {
-                self.violate(name, format!("S4: a node was deleted although {otherwise}"));
-            }
+            self.violate(node.name.as_str(), Rule::S3, "two live workers for one node");
         }
     }
 
     /// A number for the state that a node is in, its identity aside.
     #[must_use]
     pub(crate) fn fingerprint(api: &Api, config: &Config, name: &str) -> Option<u64> {
-        let node = observe::node(api.node(name)?);
-        let state = state_of(&node);
+        let node = &api.node(name)?.view;
+        let state = state_of(node);
         let mut hasher = DefaultHasher::new();
-        (is_closed(&node, &config.node_management.taints), is_labelled(&node, config), node.leaving)
+        (is_closed(node, &config.node_management.taints), is_labelled(node, config), node.leaving)
             .hash(&mut hasher);
         node.taints.len().hash(&mut hasher);
         if let Some(state) = &state {
             (state.phase as u8, state.attempt, state.inconclusive, state.boot == node.boot).hash(&mut hasher);
         }
-        for worker in api.workers().filter(|worker| worker.stamp.node.name == node.id.name) {
+        let worker = api.worker(&worker_name(&node.id.uid));
+        if let Some(worker) = worker {
             let current = worker.stamp.serial == state.as_ref().map_or(0, |state| state.serial) + 1;
             let progress = match &worker.stage {
                 Stage::Pending(_) => 0,
                 Stage::Running => 1,
-                Stage::Ended(_) => 2,
+                Stage::Ended(Ending::Exited { code: 0, .. }) => 2,
+                Stage::Ended(_) => 3,
             };
-            (current, progress, worker.leaving, worker.stamp.node == node.id).hash(&mut hasher);
-            (worker.stamp.boot == node.boot).hash(&mut hasher);
+            (current, progress, worker.leaving, worker.stamp.boot == node.boot).hash(&mut hasher);
         }
         Some(hasher.finish())
     }
@@ -320,13 +344,26 @@ impl Monitor {
 
 /// Control plane nodes and those that the configuration excludes.
 fn is_excluded(node: &NodeView, config: &Config) -> bool {
-    names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(label))
-        || config.node_management.exclude.iter().any(|selector| selector.matches(&node.labels))
+    let settings = &config.node_management;
+    let control_plane = names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(label));
+    (control_plane && !settings.include_control_plane)
+        || settings.exclude.iter().any(|selector| selector.matches(&node.labels))
 }
 
-fn our_taints(config: &Config) -> Vec<Taint> {
-    let startup = config.gates.iter().map(|gate| gate.taint.clone());
-    config.node_management.taints.iter().cloned().chain(startup).collect()
+/// Nodes that the controller looks after.
+fn is_managed(node: &NodeView, config: &Config) -> bool {
+    !node.leaving
+        && !is_excluded(node, config)
+        && (is_closed(node, &config.node_management.taints)
+            || node.annotations.contains_key(names::STATE_ANNOTATION))
+}
+
+fn is_paused(node: &NodeView) -> bool {
+    node.annotations.get(names::PAUSED_ANNOTATION).is_some_and(|value| value != "false")
+}
+
+fn our_taints(config: &Config) -> impl Iterator<Item = &Taint> {
+    config.node_management.taints.iter().chain(config.gates.iter().map(|gate| &gate.taint))
 }
 
 fn is_closed(node: &NodeView, taints: &[Taint]) -> bool {

@@ -1,15 +1,16 @@
 //! The rules inside a hostile simulated cluster.
 //!
 //! Everything is drawn from a seed and happens on a clock of its own: kubelets, workers, an autoscaler, a rude
-//! writer and a person act on a simulated API server, while requests fail, events get lost and our processes crash,
-//! and two of them may lead at once. The rules are the product's own; only the cluster is not real.
+//! writer and a person act on a simulated API server, while requests fail, events get lost, controllers crash or lead two
+//! at once, and DNS, the API server or the registry are gone for minutes. The rules are the product's own; only the
+//! cluster is not real.
 //!
 //! ```text
 //!   actors ----\                        /--> Engine (replica 0)
 //!               >--> Api --> watches --<
 //!   orders ----/      |                 \--> Engine (replica 1)
 //!                     v
-//!                  Monitor: S1 to S6 at every write, L1 and L2 at the end
+//!                  Monitor: S1 to S6 and L3 at every decision and write, L1 and L2 at the end
 //! ```
 
 mod actors;
@@ -17,13 +18,19 @@ mod api;
 pub mod exhaustive;
 mod faults;
 mod invariants;
+mod keeper;
 mod observe;
+mod outages;
 mod replica;
 mod rng;
 mod run;
 mod scenario;
 pub mod stats;
 mod story;
+mod writers;
+
+use std::any::Any;
+use std::panic::{catch_unwind, resume_unwind};
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -31,6 +38,7 @@ use serde_json::Value;
 use crate::run::Sim;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
+use crate::story::Telling;
 
 /// After the last fault everything has come to its end within this long.
 const SETTLE: SignedDuration = SignedDuration::from_mins(20);
@@ -40,17 +48,46 @@ pub fn patch_node(node: &Value, ops: &Value) -> Result<Value, String> {
     api::patched(node, ops)
 }
 
-/// Runs a seed. What went wrong is told as a story.
-pub fn run_seed(seed: u64) -> Result<Stats, String> {
-    let scenario = Scenario::of_seed(seed);
-    let mut sim = Sim::new(&scenario);
-    let result = play(&mut sim, &scenario);
-    match result {
-        Ok(()) => Ok(sim.stats),
-        Err(story) => Err(format!(
-            "seed {seed}: {story}  to see it again: cargo run --release -p knr-sim -- --seed {seed}\n"
-        )),
+/// What kind of cluster a seed is. It follows from its number, so that each kind can be run by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shape {
+    /// Up to six nodes and one or two controllers.
+    Small,
+    /// Up to sixty nodes and one or two controllers. It costs as much as a dozen small ones.
+    Large,
+    /// Up to six nodes, each looked after by a pod of its own.
+    OnNodes,
+}
+
+impl Shape {
+    /// That of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        match seed % 25 {
+            24 => Self::Large,
+            8 | 16 => Self::OnNodes,
+            _ => Self::Small,
+        }
     }
+}
+
+/// Runs a seed. What went wrong is told as a story, and a panic goes wrong, too.
+pub fn run_seed(seed: u64) -> Result<Stats, String> {
+    let run = |telling| {
+        let scenario = Scenario::of_seed(seed);
+        let mut sim = Sim::new(&scenario, telling);
+        play(&mut sim, &scenario).map(|()| sim.stats)
+    };
+    let run = || run(Telling::Silent).or_else(|_| run(Telling::Aloud));
+    let result = catch_unwind(run).unwrap_or_else(|panic| Err(format!("panicked: {}\n", message(&*panic))));
+    result.map_err(|story| {
+        format!("seed {seed}: {story}  to see it again: cargo run --release -p knr-sim -- --seed {seed}\n")
+    })
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
 /// What many seeds came to.
@@ -64,16 +101,23 @@ pub struct Summary {
 
 /// Runs many seeds, on all processors.
 #[must_use]
-pub fn run_seeds(seeds: std::ops::Range<u64>) -> Summary {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+pub fn run_seeds(seeds: &[u64]) -> Summary {
+    run_all(seeds, run_seed)
+}
+
+fn run_all(seeds: &[u64], run: impl Fn(u64) -> Result<Stats, String> + Sync) -> Summary {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let parts = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|part| {
-                let seeds = seeds.clone().filter(move |seed| seed % threads == part);
-                scope.spawn(move || seeds.map(run_seed).collect::<Vec<_>>())
+                let (seeds, run) = (seeds.iter().copied().skip(part).step_by(threads), &run);
+                scope.spawn(move || seeds.map(run).collect::<Vec<_>>())
             })
             .collect();
-        handles.into_iter().flat_map(|handle| handle.join().unwrap_or_default()).collect::<Vec<_>>()
+        // A thread whose seeds are lost must not look like one without failures.
+        let joined =
+            handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        joined.flatten().collect::<Vec<_>>()
     });
     let mut summary = Summary::default();
     for part in parts {
@@ -90,4 +134,23 @@ fn play(sim: &mut Sim, scenario: &Scenario) -> Result<(), String> {
     sim.calm_down();
     sim.run_for(scenario.stormy + SETTLE)?;
     invariants::at_end(sim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "seed 5")]
+    fn no_panic_is_lost_with_its_thread() {
+        let _ = run_all(&[4, 5, 6], |seed| if seed == 5 { panic!("seed 5") } else { Ok(Stats::default()) });
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        for seed in [1, 8, 24] {
+            let steps = || run_seed(seed).map(|stats| (stats.steps, stats.writes, stats.events));
+            assert_eq!(steps(), steps(), "seed {seed}");
+        }
+    }
 }

@@ -1,9 +1,11 @@
 //! Runs the simulation: one seed with its story, many seeds, or every plan for small lives.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use knr_sim::Shape;
 use knr_sim::exhaustive::{self, LIVES, Life, Matrix};
 
 /// The rules of kube-node-ready inside a hostile simulated cluster.
@@ -18,6 +20,12 @@ struct Args {
     /// Begin with this seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Of these seeds, run only those of one kind.
+    #[arg(long)]
+    only: Option<Shape>,
+    /// Say what happened, and how often.
+    #[arg(long)]
+    coverage: bool,
     /// Try every plan for small lives instead.
     #[arg(long)]
     exhaustive: bool,
@@ -39,16 +47,40 @@ fn seeds(args: &Args) -> Vec<String> {
         Some(seed) => (seed, seed + 1),
         None => (args.from, args.from + args.seeds),
     };
-    let summary = knr_sim::run_seeds(from..to);
+    let seeds: Vec<u64> =
+        (from..to).filter(|seed| args.only.is_none_or(|only| Shape::of(*seed) == only)).collect();
+    let summary = knr_sim::run_seeds(&seeds);
     println!(
         "{} seeds, {} steps, {} writes, {} different states of a node, {} failed",
-        to - from,
+        seeds.len(),
         summary.stats.steps,
         summary.stats.writes,
         summary.stats.states.len(),
         summary.failures.len()
     );
+    if args.coverage {
+        for (what, times) in &summary.stats.seen {
+            println!("  {times:>8} {what}");
+        }
+    }
+    for (rule, seeds) in by_rule(&summary.failures) {
+        let first: Vec<&str> = seeds.iter().take(8).copied().collect();
+        println!("  {:>8} times {rule}: seed {}", seeds.len(), first.join(", "));
+    }
     summary.failures
+}
+
+/// Which rules were broken, and by which seeds.
+fn by_rule(failures: &[String]) -> BTreeMap<&str, Vec<&str>> {
+    let mut rules: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for story in failures {
+        let headline = story.lines().next().unwrap_or_default();
+        let (seed, rule) = headline.split_once(": ").unwrap_or(("", headline));
+        let seed = seed.trim_start_matches("seed ");
+        let seeds = rules.entry(rule.split(" although ").next().unwrap_or(rule)).or_default();
+        seeds.push(seed);
+    }
+    rules
 }
 
 fn matrix() -> Vec<String> {

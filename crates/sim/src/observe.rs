@@ -22,12 +22,19 @@ pub(crate) fn node(node: &Value) -> NodeView {
         labels: texts(node, "/metadata/labels"),
         annotations: texts(node, "/metadata/annotations"),
         condition: node.pointer("/status/condition").map(condition),
+        ready: is_ready(node),
         leaving: node.pointer("/metadata/deletionTimestamp").is_some(),
         claim: node
-            .pointer("/metadata/annotations/claim")
+            .pointer("/metadata/claim")
             .and_then(Value::as_str)
             .map(|name| ClaimRef { name: name.to_owned(), uid: name.into() }),
     }
+}
+
+/// A node that reports nothing about its readiness is Ready: only the scenarios that need a NotReady node say so.
+fn is_ready(node: &Value) -> bool {
+    let mut conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    conditions.find(|condition| condition["type"] == "Ready").is_none_or(|ready| ready["status"] == "True")
 }
 
 fn condition(value: &Value) -> Condition {

@@ -1,16 +1,23 @@
-//! One of our processes: the rules, fed by watches, and what it has under way.
+//! One controller process: the rules, fed by watches, and the writes it has under way.
+
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use knr_core::engine::{Engine, Order};
+use knr_core::config::Config;
+use knr_core::engine::Engine;
 use knr_core::ids::Version;
+use knr_core::view::InitPodView;
 
 use crate::api::{KINDS, Kind};
+use crate::writers::Writers;
 
-/// One of our processes.
+/// One controller process.
 #[derive(Debug)]
 pub(crate) struct Replica {
     /// The rules, while the process runs.
     pub(crate) engine: Option<Engine>,
+    /// The configuration that the process has taken up.
+    pub(crate) config: Arc<Config>,
     /// Whether it leads.
     pub(crate) leading: bool,
     /// How often it was started. What belongs to an earlier life is void.
@@ -19,6 +26,12 @@ pub(crate) struct Replica {
     pub(crate) clock: SignedDuration,
     /// Its watches.
     pub(crate) streams: [Stream; 3],
+    /// Its writes.
+    pub(crate) writers: Writers,
+    /// When it last listed everything.
+    pub(crate) listed: Timestamp,
+    /// It has learned something since it last decided.
+    pub(crate) due: bool,
     /// The earliest time at which it will decide by itself.
     pub(crate) wake: Option<Timestamp>,
 }
@@ -30,6 +43,8 @@ pub(crate) struct Stream {
     pub(crate) connection: u32,
     /// It is connected.
     pub(crate) connected: bool,
+    /// Everything is to be listed once it is connected again.
+    pub(crate) relist: bool,
     /// The latest change that is on its way.
     pub(crate) sent: Version,
     /// The latest change that has arrived.
@@ -38,34 +53,28 @@ pub(crate) struct Stream {
     pub(crate) last_arrival: Timestamp,
 }
 
-/// A request on its way.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    /// Who sent it.
-    pub(crate) replica: usize,
-    /// In which of its lives.
-    pub(crate) life: u32,
-    /// What it asks for.
-    pub(crate) order: Order,
-}
-
 impl Replica {
-    /// A process that is not running.
+    /// A process that is not running, and has at most so many requests under way when it does.
     #[must_use]
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: Arc<Config>, requests_at_once: usize) -> Self {
         let stream = |_| Stream {
             connection: 0,
             connected: false,
+            relist: false,
             sent: Version(0),
             delivered: Version(0),
             last_arrival: Timestamp::UNIX_EPOCH,
         };
         Self {
             engine: None,
+            config,
             leading: false,
             life: 0,
             clock: SignedDuration::ZERO,
             streams: KINDS.map(stream),
+            writers: Writers::new(requests_at_once),
+            listed: Timestamp::UNIX_EPOCH,
+            due: false,
             wake: None,
         }
     }
@@ -79,10 +88,25 @@ impl Replica {
         };
         &mut self.streams[index]
     }
-}
 
-impl Default for Replica {
-    fn default() -> Self {
-        Self::new()
+    /// Whether the process watches a kind. Init pods matter to startup gates only.
+    #[must_use]
+    pub(crate) fn watches(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Nodes | Kind::Workers => true,
+            Kind::InitPods => !self.config.gates.is_empty(),
+        }
+    }
+
+    /// Whether a gate may wait for an init pod.
+    #[must_use]
+    pub(crate) fn waits_for(&self, pod: &InitPodView) -> bool {
+        self.config.gates.iter().any(|gate| gate.pod_selector.matches(&pod.labels))
+    }
+
+    /// What this process takes for the time.
+    #[must_use]
+    pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
+        now + self.clock
     }
 }

@@ -1,8 +1,14 @@
 //! One run: a queue of what happens next, on a clock of its own.
 
 mod process;
+mod requests;
+mod watch;
+
+pub(crate) use process::Decided;
+pub(crate) use requests::{CALL_LIMIT, Told, failure};
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use knr_core::config::Config;
@@ -15,11 +21,14 @@ use crate::actors::{self, ActorEvent, Actors};
 use crate::api::{Api, Kind};
 use crate::faults::Faults;
 use crate::invariants::Monitor;
-use crate::replica::{Replica, Request};
+use crate::keeper::{Keeper, KeeperEvent};
+use crate::outages::{OutageKind, Outages};
+use crate::replica::Replica;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
+use crate::scenario::{Mode, Scenario};
 use crate::stats::Stats;
-use crate::story::Story;
+use crate::story::{Story, Telling};
+use crate::writers::Request;
 
 /// What happens next.
 #[derive(Debug)]
@@ -38,16 +47,30 @@ pub(crate) enum Event {
     Learn { replica: usize, life: u32, facts: Vec<Fact> },
     /// A question reaches the API server.
     Ask { replica: usize, life: u32, question: Question },
+    /// Karpenter's pools are read.
+    Pools { replica: usize, life: u32 },
+    /// The ledger of deletions is read.
+    Ledger { replica: usize, life: u32 },
     /// It is time to decide.
     Wake { replica: usize, life: u32 },
+    /// A process looks at the file with its configuration.
+    Reconfigure { replica: usize, life: u32 },
     /// A process is started.
     Start { replica: usize },
     /// A process comes to lead.
     Lead { replica: usize },
     /// A process leads no longer.
     StandBy { replica: usize },
+    /// A process could not renew its lease in time.
+    LeaseExpires { replica: usize, life: u32 },
     /// The lease has run out: somebody takes it, if nobody has.
     Elect,
+    /// An outage begins.
+    OutageBegins(OutageKind),
+    /// An outage is over.
+    OutageEnds(OutageKind),
+    /// Something happens to the pod of the `DaemonSet` on a node.
+    Keeper(String, KeeperEvent),
     /// Somebody else does something.
     Actor(ActorEvent),
 }
@@ -66,13 +89,26 @@ pub(crate) struct Sim {
     /// The API server.
     pub(crate) api: Api,
     replicas: Vec<Replica>,
+    /// From where nodes are looked after.
+    pub(crate) mode: Mode,
+    /// The pods of the `DaemonSet`, by the name of their node.
+    pub(crate) keepers: BTreeMap<String, Keeper>,
+    /// How many of these pods were started.
+    pub(crate) lives: u32,
     /// Everybody else.
     pub(crate) actors: Actors,
-    /// The configuration that is in force.
-    pub(crate) config: Config,
+    /// The configuration in the file. Processes take it up a little later.
+    pub(crate) config: Arc<Config>,
     /// Karpenter's pools.
     pub(crate) pools: Vec<PoolView>,
-    faults: Faults,
+    pools_known_after: u64,
+    /// What goes wrong.
+    pub(crate) faults: Faults,
+    /// Outages.
+    pub(crate) outages: Outages,
+    /// The version up to which watches were fed.
+    fed: Version,
+    has_new_streams: bool,
     /// Who watches that no rule is broken.
     pub(crate) monitor: Monitor,
     /// What happened.
@@ -90,8 +126,10 @@ impl Sim {
 
     /// A run that has not begun.
     #[must_use]
-    pub(crate) fn new(scenario: &Scenario) -> Self {
+    pub(crate) fn new(scenario: &Scenario, telling: Telling) -> Self {
         let start = Self::start();
+        let config = Arc::new(scenario.config.clone());
+        let replica = |_| Replica::new(Arc::clone(&config), scenario.requests_at_once);
         let mut sim = Self {
             now: start,
             start,
@@ -99,30 +137,43 @@ impl Sim {
             sequence: 0,
             rng: Rng::new(scenario.seed),
             api: Api::default(),
-            replicas: (0..scenario.replicas).map(|_| Replica::new()).collect(),
+            replicas: (0..scenario.replicas).map(replica).collect(),
+            mode: scenario.mode.clone(),
+            keepers: BTreeMap::new(),
+            lives: 0,
             actors: Actors::default(),
-            config: scenario.config.clone(),
+            config,
             pools: scenario.pools.clone(),
+            pools_known_after: scenario.pools_known_after,
             faults: scenario.faults.clone(),
-            monitor: Monitor::default(),
-            story: Story::default(),
+            outages: scenario.outages.clone(),
+            fed: Version(0),
+            has_new_streams: false,
+            monitor: Monitor::new(&scenario.pools, start),
+            story: Story::new(telling),
             stats: Stats::default(),
         };
         for replica in 0..scenario.replicas {
             sim.at(0, Event::Start { replica });
         }
-        sim.at(100, Event::Lead { replica: 0 });
+        if scenario.replicas > 0 {
+            sim.at(100, Event::Lead { replica: 0 });
+        }
+        for outage in scenario.outages.all() {
+            sim.push(outage.begins, Event::OutageBegins(outage.kind));
+            sim.push(outage.ends, Event::OutageEnds(outage.kind));
+        }
         actors::schedule(&mut sim, scenario);
         sim
     }
 
     /// Lets something happen so many milliseconds from now.
-    pub(crate) fn at(&mut self, millis: u64, event: Event) {
-        let at = self.now + SignedDuration::from_millis(i64::try_from(millis).unwrap_or(i64::MAX));
-        self.push(at, event);
+    pub(crate) fn at(&mut self, after: u64, event: Event) {
+        self.push(self.now + millis(after), event);
     }
 
-    fn push(&mut self, at: Timestamp, event: Event) {
+    /// Lets something happen at some time.
+    pub(crate) fn push(&mut self, at: Timestamp, event: Event) {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), event);
     }
@@ -130,7 +181,13 @@ impl Sim {
     /// Runs until this long after the start, or until a rule is broken.
     pub(crate) fn run_for(&mut self, span: SignedDuration) -> Result<(), String> {
         let end = self.start + span;
-        while let Some(((at, _), event)) = self.queue.pop_first() {
+        loop {
+            let next = self.queue.first_key_value().map(|((at, _), _)| *at);
+            if next.is_none_or(|at| at > self.now) {
+                // All that comes at the same time is taken in before anything is decided, as in the product.
+                self.take_turns();
+            }
+            let Some(((at, _), event)) = self.queue.pop_first() else { break };
             if at > end {
                 self.push(at, event);
                 break;
@@ -183,17 +240,6 @@ impl Sim {
                     self.learn(replica, life, vec![*fact]);
                 }
             }
-            Event::Reconnect { replica, life, kind } => self.reconnect(replica, life, kind),
-            Event::Arrive(request) => self.arrive(*request),
-            Event::Answer(request, outcome) => self.answer(&request, outcome),
-            Event::Learn { replica, life, facts } => self.learn(replica, life, facts),
-            Event::Ask { replica, life, question } => self.ask(replica, life, &question),
-            Event::Wake { replica, life } => {
-                if self.replicas[replica].life == life {
-                    self.replicas[replica].wake = None;
-                    self.decide(replica);
-                }
-            }
             Event::Bookmark { replica, life, connection, kind, version } => {
                 let is_same_life = self.replicas[replica].life == life;
                 let stream = self.replicas[replica].stream(kind);
@@ -201,15 +247,57 @@ impl Sim {
                     stream.delivered = stream.delivered.max(version);
                 }
             }
-            Event::Start { replica } => {
-                let is_stale = self.rng.permille(self.faults.weather().stale_list);
-                let back = if is_stale { self.rng.below(12) } else { 0 };
-                self.start_replica(replica, Version(self.api.version().0.saturating_sub(back)));
+            Event::Reconnect { replica, life, kind } => self.reconnect(replica, life, kind),
+            Event::Arrive(request) => self.arrive(*request),
+            Event::Answer(request, outcome) => self.answer(&request, outcome),
+            Event::Learn { replica, life, facts } => self.learn(replica, life, facts),
+            Event::Ask { replica, life, question } => self.ask(replica, life, &question),
+            Event::Pools { replica, life } => self.read_pools(replica, life),
+            Event::Ledger { replica, life } => self.read_ledger(replica, life),
+            Event::Wake { replica, life } => {
+                if self.replicas[replica].life == life {
+                    self.replicas[replica].wake = None;
+                    self.replicas[replica].due = true;
+                }
             }
+            Event::Reconfigure { replica, life } => self.take_up_config(replica, life),
+            Event::Start { replica } => self.handle_start(replica),
             Event::Lead { replica } => self.lead(replica),
             Event::StandBy { replica } => self.stand_by(replica),
+            Event::LeaseExpires { replica, life } => self.lease_expires(replica, life),
             Event::Elect => self.elect(),
+            Event::OutageBegins(kind) => self.outage_begins(kind),
+            Event::OutageEnds(kind) => self.note("", format_args!("the {} is over", kind.name())),
+            Event::Keeper(name, event) => self.keeper_event(&name, event),
             Event::Actor(event) => actors::act(self, event),
         }
     }
+
+    fn handle_start(&mut self, replica: usize) {
+        if let Some(back) = self.outages.stop_controllers_until(self.now) {
+            let pause = self.rng.between(500, 5_000);
+            self.push(back + millis(pause), Event::Start { replica });
+            return;
+        }
+        let is_stale = self.rng.permille(self.faults.weather().stale_list);
+        let back = if is_stale { self.rng.below(12) } else { 0 };
+        self.start_replica(replica, Version(self.api.version().0.saturating_sub(back)));
+    }
+
+    fn outage_begins(&mut self, kind: OutageKind) {
+        self.note("", format_args!("an {} begins", kind.name()));
+        self.stats.count(kind.name());
+        match kind {
+            OutageKind::Dns | OutageKind::Registry => {}
+            OutageKind::ApiServer | OutageKind::Partition => {
+                self.break_all_watches();
+                self.leases_run_out();
+            }
+        }
+    }
+}
+
+/// So many milliseconds.
+pub(crate) fn millis(number: u64) -> SignedDuration {
+    SignedDuration::from_millis(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -1,21 +1,33 @@
 //! What a run is made of, drawn from its seed.
 
+mod config;
+
 use jiff::SignedDuration;
-use knr_core::config::{Config, OnReboot, RetryBackoff, StartupGate};
-use knr_core::names;
+use knr_core::config::Config;
 use knr_core::view::PoolView;
 
+use crate::Shape;
 use crate::actors::{ActorEvent, Fit};
 use crate::faults::{Faults, Weather};
+use crate::keeper::Monitoring;
+use crate::outages::Outages;
 use crate::rng::Rng;
+use crate::run::Sim;
+
+use config::base;
+pub(crate) use config::{COMPONENTS, edit, gate_keys, is_valid};
 
 /// What a run is made of.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     /// From which everything else follows.
     pub(crate) seed: u64,
-    /// How many processes of ours there are.
+    /// From where nodes are looked after.
+    pub(crate) mode: Mode,
+    /// How many controller processes there are.
     pub(crate) replicas: usize,
+    /// How many requests each of them has under way at once, at most.
+    pub(crate) requests_at_once: usize,
     /// How many nodes join.
     pub(crate) nodes: usize,
     /// How many things others do.
@@ -26,12 +38,38 @@ pub(crate) struct Scenario {
     pub(crate) config: Config,
     /// Karpenter's pools.
     pub(crate) pools: Vec<PoolView>,
+    /// How many milliseconds after its start a controller knows them.
+    pub(crate) pools_known_after: u64,
     /// What goes wrong.
     pub(crate) faults: Faults,
+    /// What is gone for minutes.
+    pub(crate) outages: Outages,
     /// Whether the machines are fit, unless that is left to chance.
     pub(crate) fit: Option<Fit>,
+    /// If it is, so many in a thousand are not fit from the start.
+    pub(crate) unfit: u64,
+    /// Init pods run on every node, whether a gate waits for them or not.
+    pub(crate) has_init_pods: bool,
     /// What others do, and when, in milliseconds after the start.
     pub(crate) script: Vec<(u64, ActorEvent)>,
+}
+
+/// From where nodes are looked after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// By controllers, of which one leads.
+    Controllers,
+    /// By a pod on each node. Verified nodes may be monitored by it.
+    OnNodes(Option<Monitoring>),
+}
+
+/// How large a cluster is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    /// So small that many of them can be tried.
+    Small,
+    /// So large that many nodes can fail at once, and that more than ten can run the checks for comparison.
+    Large,
 }
 
 impl Scenario {
@@ -40,24 +78,45 @@ impl Scenario {
     pub(crate) fn of_seed(seed: u64) -> Self {
         // Another stream of chance than that of the run itself.
         let mut rng = Rng::new(seed ^ 0x5ca1_ab1e);
-        let wild = rng.below(4);
-        let weather = Weather {
-            write: [0, 30, 100, 250][usize::try_from(wild).unwrap_or(0)],
-            event: [0, 20, 60, 150][usize::try_from(rng.below(4)).unwrap_or(0)],
-            watch_breaks: rng.below(3) * 15,
-            stale_list: rng.below(3) * 300,
-            delay: [0, 50, 1_000, 8_000][usize::try_from(rng.below(4)).unwrap_or(0)],
+        let size = if Shape::of(seed) == Shape::Large { Size::Large } else { Size::Small };
+        let (fewest, most) = match size {
+            Size::Small => (1, 6),
+            Size::Large => (12, 60),
+        };
+        let unfit = match size {
+            Size::Small => 300,
+            Size::Large => choose(&mut rng, [20, 80, 250]),
+        };
+        let outages = choose(&mut rng, [0, 0, 1, 3]);
+        let stormy = SignedDuration::from_mins(if outages == 0 { 8 } else { 12 });
+        let mut config = config::draw(size, &mut rng);
+        let (mode, replicas) = match Shape::of(seed) {
+            Shape::Small | Shape::Large => {
+                (Mode::Controllers, usize::try_from(rng.between(1, 2)).unwrap_or(1))
+            }
+            Shape::OnNodes => {
+                config.gates.clear();
+                config.node_management.after.clear();
+                let monitoring = Monitoring::new(SignedDuration::from_secs(30), 3);
+                (Mode::OnNodes(rng.permille(600).then_some(monitoring)), 0)
+            }
         };
         Self {
             seed,
-            replicas: usize::try_from(rng.between(1, 2)).unwrap_or(1),
-            nodes: usize::try_from(rng.between(1, 6)).unwrap_or(1),
+            has_init_pods: mode == Mode::Controllers && (!config.gates.is_empty() || rng.permille(200)),
+            mode,
+            replicas,
+            requests_at_once: choose(&mut rng, [50, 50, 4, 1]),
+            nodes: usize::try_from(rng.between(fewest, most)).unwrap_or(1),
             disturbances: usize::try_from(rng.below(4) * 12).unwrap_or(0),
-            stormy: SignedDuration::from_mins(8),
-            config: config(&mut rng),
-            pools: pools(),
-            faults: Faults::Weather(weather),
+            stormy,
+            config,
+            pools: config::pools(),
+            pools_known_after: choose(&mut rng, [0, 0, 2_000, 120_000]),
+            faults: Faults::Weather(weather(&mut rng)),
+            outages: Outages::draw(&mut rng, outages, Sim::start(), stormy),
             fit: None,
+            unfit,
             script: Vec::new(),
         }
     }
@@ -67,54 +126,37 @@ impl Scenario {
     pub(crate) fn plain() -> Self {
         Self {
             seed: 0,
+            mode: Mode::Controllers,
             replicas: 1,
+            requests_at_once: 50,
             nodes: 1,
             disturbances: 0,
             stormy: SignedDuration::from_mins(2),
             config: base(),
-            pools: pools(),
+            pools: config::pools(),
+            pools_known_after: 0,
             faults: Faults::None,
+            outages: Outages::default(),
             fit: Some(Fit::Always),
+            unfit: 0,
+            has_init_pods: false,
             script: Vec::new(),
         }
     }
 }
 
-/// Short spans, so that a life fits into minutes.
-fn base() -> Config {
-    let mut config = Config::default();
-    config.worker.timeout_seconds = 30;
-    config.worker.pending_timeout_seconds = 40;
-    config
+fn weather(rng: &mut Rng) -> Weather {
+    Weather {
+        write: choose(rng, [0, 30, 100, 250]),
+        event: choose(rng, [0, 20, 60, 150]),
+        watch_breaks: rng.below(3) * 15,
+        stale_list: rng.below(3) * 300,
+        delay: choose(rng, [0, 50, 1_000, 8_000]),
+        latency: choose(rng, [0, 0, 0, 100, 2_000]),
+    }
 }
 
-fn config(rng: &mut Rng) -> Config {
-    let mut config = base();
-    config.reconciliation.max_retries = [1, 3, 5][usize::try_from(rng.below(3)).unwrap_or(0)];
-    if rng.permille(300) {
-        config.reconciliation.retry_backoff = RetryBackoff::Linear;
-    }
-    config.limits.max_concurrent_workers = [1, 2, 100][usize::try_from(rng.below(3)).unwrap_or(0)];
-    let on_reboot = [OnReboot::Verify, OnReboot::Close, OnReboot::Ignore];
-    config.node_management.on_reboot = *rng.pick(&on_reboot).unwrap_or(&OnReboot::Verify);
-    config.node_management.backfill = rng.permille(250);
-    config.node_management.delete_failed_nodes = rng.permille(400);
-    config.limits.deletion.max_failing_percent = 60;
-    if rng.permille(400) {
-        let startup = StartupGate::default();
-        if rng.permille(500) {
-            config.node_management.after = vec![startup.name.clone()];
-        }
-        config.gates = vec![startup];
-    }
-    config
-}
-
-/// One pool that knows our gates, and one that does not.
-fn pools() -> Vec<PoolView> {
-    let keys = [names::UNVERIFIED_TAINT.to_owned(), names::STARTUP_TAINT.to_owned()];
-    vec![
-        PoolView { name: "aware".to_owned(), startup_taints: keys.into_iter().collect() },
-        PoolView { name: "unaware".to_owned(), startup_taints: std::iter::empty().collect() },
-    ]
+/// One of several values, each as likely as the others.
+fn choose<T: Copy, const N: usize>(rng: &mut Rng, of: [T; N]) -> T {
+    of[usize::try_from(rng.below(N as u64)).unwrap_or(0)]
 }

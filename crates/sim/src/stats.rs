@@ -1,6 +1,6 @@
 //! What runs come to, in numbers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a run came to.
 #[derive(Debug, Default, Clone)]
@@ -15,9 +15,16 @@ pub struct Stats {
     pub deletions: usize,
     /// Different states in which nodes were seen.
     pub states: BTreeSet<u64>,
+    /// What happened, and how often: a simulation in which something never happens shows nothing about it.
+    pub seen: BTreeMap<&'static str, usize>,
 }
 
 impl Stats {
+    /// Counts something that happened.
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
     /// Adds what another run came to.
     pub fn add(&mut self, other: Self) {
         self.steps += other.steps;
@@ -25,5 +32,8 @@ impl Stats {
         self.events += other.events;
         self.deletions += other.deletions;
         self.states.extend(other.states);
+        for (what, times) in other.seen {
+            *self.seen.entry(what).or_default() += times;
+        }
     }
 }

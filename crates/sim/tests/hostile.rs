@@ -13,7 +13,7 @@ fn assert_none(failures: &[String]) {
 
 #[test]
 fn no_rule_breaks_in_four_thousand_seeds() {
-    let summary = run_seeds(0..4_000);
+    let summary = run_seeds(&(0..4_000).collect::<Vec<_>>());
     assert_none(&summary.failures);
     assert!(summary.stats.steps > 2_000_000, "only {} steps: is anything happening?", summary.stats.steps);
     assert!(summary.stats.states.len() > 2_000, "only {} states were seen", summary.stats.states.len());

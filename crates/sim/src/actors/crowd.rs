@@ -1,17 +1,24 @@
-//! Those who write to the same nodes as we do: an autoscaler, a rude writer, a person; and bad luck.
+//! Those who make, change and remove nodes: an autoscaler, Karpenter, a rude writer; and bad luck.
 
 use jiff::{SignedDuration, Timestamp};
-use knr_core::ids::Uid;
-use knr_core::names;
+use knr_core::config::Effect;
+use knr_core::ids::{NodeRef, Uid};
+use knr_core::view::NodeView;
 use serde_json::{Value, json};
 
-use super::{ActorEvent, Fit, Machine};
-use crate::observe;
+use super::{ActorEvent, Fit, Machine, kubelet, people};
 use crate::run::{Event, Sim};
+use crate::scenario::COMPONENTS;
 
 /// The API server keeps times in whole seconds.
 pub(super) fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+/// Lets something happen to a machine some time between these numbers of milliseconds.
+pub(super) fn soon(sim: &mut Sim, low: u64, high: u64, event: ActorEvent) {
+    let after = sim.rng.between(low, high);
+    sim.at(after, Event::Actor(event));
 }
 
 /// A machine joins as a node, as an autoscaler or a template makes it.
@@ -21,27 +28,39 @@ pub(super) fn join(sim: &mut Sim, name: &str) {
     }
     let uid = sim.api.new_uid();
     let lone = sim.actors.fit.is_some();
-    let heals = sim.now + SignedDuration::from_secs(i64::try_from(sim.rng.below(90)).unwrap_or(0));
-    let fit = sim.actors.fit.unwrap_or(match sim.rng.below(20) {
-        0..14 => Fit::Always,
-        14..17 => Fit::From(heals),
-        _ => Fit::Never,
-    });
+    let fit = sim.actors.fit.unwrap_or_else(|| draw_fit(sim));
     sim.actors.machines_made += 1;
     let (serial, boot) = sim.actors.staying.remove(name).unwrap_or((sim.actors.machines_made, 1));
-    let machine = Machine { uid: uid.clone(), boot, up: true, fit, serial };
+    let machine =
+        Machine { uid: uid.clone(), boot, up: true, dead: false, fit, serial, has_image: false, busy: None };
     sim.note(name, format_args!("joins as {uid}, fit: {fit:?}"));
     let node = template(sim, name, &machine, lone);
     let is_karpenter = node.pointer("/metadata/labels/karpenter.sh~1nodepool").is_some();
     sim.actors.machines.insert(name.to_owned(), machine);
     sim.api.create_node(name, node);
+    let name = || name.to_owned();
     if is_karpenter {
-        let after = sim.rng.between(500, 10_000);
-        sim.at(after, Event::Actor(ActorEvent::Registered(name.to_owned(), uid.clone())));
+        soon(sim, 500, 10_000, ActorEvent::Registered(name(), uid.clone()));
     }
-    if !sim.config.gates.is_empty() {
-        let after = sim.rng.between(50, 3_000);
-        sim.at(after, Event::Actor(ActorEvent::InitPodMade(name.to_owned(), uid)));
+    if sim.actors.has_init_pods {
+        for component in COMPONENTS {
+            soon(sim, 50, 3_000, ActorEvent::InitPodMade(name(), uid.clone(), component));
+        }
+    }
+    if !lone {
+        soon(sim, 200_000, 300_000, ActorEvent::Heartbeat(name(), uid.clone()));
+        soon(sim, 1_000, 60_000, ActorEvent::Workload(name(), uid));
+    }
+}
+
+fn draw_fit(sim: &mut Sim) -> Fit {
+    if !sim.rng.permille(sim.actors.unfit) {
+        Fit::Always
+    } else if sim.rng.permille(500) {
+        let heals = i64::try_from(sim.rng.below(90)).unwrap_or(0);
+        Fit::From(sim.now + SignedDuration::from_secs(heals))
+    } else {
+        Fit::Never
     }
 }
 
@@ -53,15 +72,24 @@ fn template(sim: &mut Sim, name: &str, machine: &Machine, lone: bool) -> Value {
         taints.extend(sim.config.gates.iter().map(|gate| json!(gate.taint)));
     }
     taints.push(json!({"key": "vendor/gpu", "value": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}));
-    let mut labels = json!({"zone": "a"});
+    let zone = *sim.rng.pick(&["a", "b", "c"]).unwrap_or(&"a");
+    let mut labels = json!({ "zone": zone });
+    let mut claim = Value::Null;
     if !lone {
         match sim.rng.below(100) {
             0..10 => labels["karpenter.sh/nodepool"] = json!("aware"),
             10..14 => labels["karpenter.sh/nodepool"] = json!("unaware"),
-            14..17 => labels["node-role.kubernetes.io/control-plane"] = json!(""),
-            17..20 => labels["kubernetes.azure.com/mode"] = json!("system"),
-            20..23 => labels[names::VERIFIED_LABEL] = json!("true"),
+            14..16 => labels["karpenter.sh/nodepool"] = json!("unlisted"),
+            16..19 => labels["node-role.kubernetes.io/control-plane"] = json!(""),
+            19..21 => labels["kubernetes.azure.com/mode"] = json!("system"),
+            21..24 => {
+                let label = &sim.config.node_management.verified_label;
+                labels[&label.key] = json!(label.value);
+            }
             _ => {}
+        }
+        if labels.get("karpenter.sh/nodepool").is_some() && sim.rng.permille(700) {
+            claim = json!(format!("claim-{}", machine.uid));
         }
         if sim.rng.permille(100) {
             taints.clear();
@@ -69,18 +97,22 @@ fn template(sim: &mut Sim, name: &str, machine: &Machine, lone: bool) -> Value {
         }
     }
     let annotations = if lone || sim.rng.permille(800) { json!({"ttl": "0"}) } else { Value::Null };
-    json!({
+    let mut node = json!({
         "metadata": {
             "name": name, "uid": machine.uid, "labels": labels, "annotations": annotations,
             "creationTimestamp": whole_second(sim.now).to_string(),
         },
         "spec": { "taints": taints },
         "status": { "nodeInfo": { "bootID": machine.boot_id(machine.boot) } },
-    })
+    });
+    if !claim.is_null() {
+        node["metadata"]["claim"] = claim;
+    }
+    node
 }
 
 pub(super) fn register(sim: &mut Sim, name: &str, uid: &Uid) {
-    if sim.actors.machines.get(name).is_some_and(|machine| machine.uid == *uid) {
+    if sim.actors.is_machine(name, uid) {
         sim.api.edit_node(name, |node| node["metadata"]["labels"]["karpenter.sh/registered"] = json!("true"));
     }
 }
@@ -91,44 +123,78 @@ pub(super) fn leave(sim: &mut Sim, name: &str) {
     sim.api.edit_node(name, |node| node["metadata"]["deletionTimestamp"] = json!("now"));
 }
 
-pub(super) fn notice_node(sim: &mut Sim, node: &Value) {
-    if node.pointer("/metadata/deletionTimestamp").is_some() {
-        let (name, uid) = (observe::name(node).to_owned(), observe::text(node, "/metadata/uid").into());
-        let after = sim.rng.between(10, 4_000);
-        sim.at(after, Event::Actor(ActorEvent::Removed(name, uid)));
+/// Karpenter has to end the machine before its node goes.
+pub(crate) fn claim_deleted(sim: &mut Sim, node: &NodeRef) {
+    soon(sim, 500, 8_000, ActorEvent::ClaimGone(node.clone()));
+}
+
+pub(super) fn claim_gone(sim: &mut Sim, node: &NodeRef) {
+    if sim.actors.is_machine(node.name.as_str(), &node.uid) {
+        sim.note(node.name.as_str(), "is deleted by Karpenter, with its claim");
+        sim.api.edit_node(node.name.as_str(), |node| node["metadata"]["deletionTimestamp"] = json!("now"));
     }
+}
+
+pub(super) fn notice_node(sim: &mut Sim, node: &NodeView) {
+    let (name, uid) = (node.id.name.to_string(), node.id.uid.clone());
+    let evicts = sim
+        .config
+        .node_management
+        .taints
+        .iter()
+        .any(|taint| taint.effect == Effect::NoExecute && node.position(taint).is_some());
+    if evicts && let Some(machine) = sim.actors.machines.get_mut(&name) {
+        machine.busy = None;
+    }
+    sim.place_keeper(node);
+    if node.leaving {
+        soon(sim, 10, 4_000, ActorEvent::Removed(name, uid));
+    }
+}
+
+/// Pods come to an open node, or go from it.
+pub(super) fn workload(sim: &mut Sim, name: &str, uid: &Uid) {
+    if sim.actors.calm || !sim.actors.is_machine(name, uid) {
+        return;
+    }
+    let is_open = sim.api.node(name).is_some_and(|node| {
+        let gates = sim.config.gates.iter().map(|gate| &gate.taint);
+        let mut taints = sim.config.node_management.taints.iter().chain(gates);
+        taints.all(|taint| node.view.position(taint).is_none())
+    });
+    if let Some(machine) = sim.actors.machines.get_mut(name) {
+        machine.busy = match machine.busy {
+            None if is_open => Some(sim.now),
+            _ => None,
+        };
+    }
+    soon(sim, 5_000, 120_000, ActorEvent::Workload(name.to_owned(), uid.clone()));
 }
 
 /// The machine is gone. Its pods go later, and its name may be used again at once.
 pub(super) fn remove(sim: &mut Sim, name: &str, uid: &Uid) {
-    if sim.actors.machines.get(name).is_none_or(|machine| machine.uid != *uid) {
+    if !sim.actors.is_machine(name, uid) {
         return;
     }
     sim.note(name, "is gone");
+    sim.end_keeper(name);
     let stays = sim.rng.permille(300);
     if let Some(machine) = sim.actors.machines.remove(name).filter(|machine| stays && machine.up) {
         sim.actors.staying.insert(name.to_owned(), (machine.serial, machine.boot));
     }
     sim.api.remove_node(name);
-    let pods: Vec<Uid> =
-        sim.api.init_pods().filter(|pod| pod.host.as_str() == name).map(|pod| pod.uid.clone()).collect();
+    let init_pods = sim.api.init_pods().filter(|pod| pod.host.as_str() == name);
+    let pods: Vec<Uid> = init_pods.map(|pod| pod.uid.clone()).collect();
     for pod in pods {
-        let after = sim.rng.between(500, 15_000);
-        sim.at(after, Event::Actor(ActorEvent::InitPodRemoved(pod)));
+        soon(sim, 500, 15_000, ActorEvent::InitPodRemoved(pod));
     }
-    let workers: Vec<_> = sim
-        .api
-        .workers()
-        .filter(|worker| worker.stamp.node.uid == *uid)
-        .map(|worker| worker.id.clone())
-        .collect();
+    let workers = sim.api.workers().filter(|worker| worker.stamp.node.uid == *uid);
+    let workers: Vec<_> = workers.map(|worker| worker.id.clone()).collect();
     for worker in workers {
-        let after = sim.rng.between(500, 15_000);
-        sim.at(after, Event::Actor(ActorEvent::WorkerRemoved(worker)));
+        soon(sim, 500, 15_000, ActorEvent::WorkerRemoved(worker));
     }
     if !sim.actors.calm && sim.rng.permille(600) {
-        let after = sim.rng.between(1_100, 8_000);
-        sim.at(after, Event::Actor(ActorEvent::Joins(name.to_owned())));
+        soon(sim, 1_100, 8_000, ActorEvent::Joins(name.to_owned()));
     }
 }
 
@@ -139,31 +205,37 @@ pub(super) fn disturb(sim: &mut Sim) {
     }
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     let Some(name) = sim.rng.pick(&names).cloned() else { return };
-    match sim.rng.below(20) {
+    let what = sim.rng.below(26);
+    match what {
+        15..19 if sim.replica_count() == 0 => sim.restart_keeper(&name),
         0..5 => rude(sim, &name),
-        5 => remove_label(sim, &name),
+        5 => people::remove_label(sim, &name),
         6 => taint_back(sim, &name),
-        7 => delete_worker(sim, &name),
-        9 => sim.at(0, Event::Actor(ActorEvent::Leaves(name))),
-        10 => edit_state(sim, &name),
-        11 => pause(sim, &name),
-        12 => edit_config(sim),
-        13 => sim.split(),
-        14 => {
+        7 => people::delete_worker(sim, &name),
+        8 => sim.at(0, Event::Actor(ActorEvent::Leaves(name))),
+        9 => people::edit_state(sim, &name),
+        10 => people::pause(sim, &name),
+        11..14 => people::edit_config(sim),
+        14 => people::edit_pools(sim),
+        15 => sim.split(),
+        16 => {
             let id = usize::try_from(sim.rng.below(sim.replica_count() as u64)).unwrap_or(0);
             sim.jump(id);
         }
-        15 | 16 => {
+        17 | 18 => {
             if let Some(leader) = sim.leader() {
                 sim.crash(leader, None);
             }
         }
-        17 => {
+        19 => {
             sim.send_bookmarks();
             sim.api.compact();
         }
-        18 if sim.rng.permille(500) => take_off_by_hand(sim, &name),
-        18 => super::kubelet::die(sim, &name),
+        20 if sim.rng.permille(500) => people::take_off_by_hand(sim, &name),
+        20 => kubelet::die(sim, &name),
+        21 => kubelet::breaks(sim, &name),
+        22 if sim.rng.permille(500) => sim.at(0, Event::Actor(ActorEvent::PowerFails)),
+        22 => people::remove_all_labels(sim),
         _ => sim.at(0, Event::Actor(ActorEvent::Reboots(name))),
     }
 }
@@ -191,109 +263,16 @@ fn rude(sim: &mut Sim, name: &str) {
     });
 }
 
-/// A person wants a node to be verified again.
-pub(super) fn remove_label(sim: &mut Sim, name: &str) {
-    sim.note(name, "a person removes the verified label");
-    if let Some(node) = sim.api.node(name) {
-        sim.monitor.label_removed(&observe::node(node), &sim.config);
-    }
-    sim.api.edit_node(name, |node| {
-        if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
-            labels.remove(names::VERIFIED_LABEL);
-        }
-    });
-}
-
-/// An autoscaler restores the taint which it made the node with.
+/// An autoscaler restores a taint which it made the node with.
 fn taint_back(sim: &mut Sim, name: &str) {
     let taints = &sim.config.node_management.taints;
-    let node = sim.api.node(name).map(|node| observe::node(node));
-    if node.is_some_and(|node| taints.iter().all(|taint| node.position(taint).is_none())) {
+    let is_open = |node: &NodeView| taints.iter().all(|taint| node.position(taint).is_none());
+    let Some(taint) = taints.first().map(|taint| json!(taint)) else { return };
+    if sim.api.node(name).is_some_and(|node| is_open(&node.view)) {
         sim.note(name, "the autoscaler puts the taint back");
-        let taint = json!(sim.config.node_management.taints[0]);
         sim.api.edit_node(name, |node| match node["spec"]["taints"].as_array_mut() {
             Some(list) => list.insert(0, taint),
             None => node["spec"]["taints"] = json!([taint]),
         });
     }
-}
-
-pub(super) fn delete_worker(sim: &mut Sim, name: &str) {
-    let worker = sim.api.workers().find(|worker| worker.stamp.node.name.as_str() == name).cloned();
-    if let Some(worker) = worker {
-        sim.note(name, "a person deletes the worker");
-        let _ = sim.api.delete_worker(&worker.id);
-    }
-}
-
-fn edit_state(sim: &mut Sim, name: &str) {
-    let garbled = sim.rng.permille(300);
-    sim.note(name, "a person removes or garbles the state annotation");
-    sim.api.edit_node(name, |node| {
-        if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
-            if garbled {
-                annotations.insert(names::STATE_ANNOTATION.to_owned(), json!("{\"v\":1,"));
-            } else {
-                annotations.remove(names::STATE_ANNOTATION);
-            }
-        }
-    });
-}
-
-fn take_off_by_hand(sim: &mut Sim, name: &str) {
-    sim.note(name, "a person takes the gate taint off");
-    let keys: Vec<String> = sim.config.node_management.taints.iter().map(|taint| taint.key.clone()).collect();
-    sim.api.edit_node(name, |node| {
-        if let Some(list) = node["spec"]["taints"].as_array_mut() {
-            list.retain(|taint| !keys.iter().any(|key| taint["key"] == json!(key)));
-        }
-    });
-}
-
-fn pause(sim: &mut Sim, name: &str) {
-    sim.note(name, "a person pauses the node, or lets it go on");
-    sim.api.edit_node(name, |node| {
-        let paused = node.pointer("/metadata/annotations/node-ready~1paused").is_some();
-        if !node["metadata"]["annotations"].is_object() {
-            node["metadata"]["annotations"] = json!({});
-        }
-        if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
-            if paused {
-                annotations.remove(names::PAUSED_ANNOTATION);
-            } else {
-                annotations.insert(names::PAUSED_ANNOTATION.to_owned(), json!("true"));
-            }
-        }
-    });
-}
-
-fn edit_config(sim: &mut Sim) {
-    let what = sim.rng.below(4);
-    let retries = sim.rng.between(1, 6);
-    let config = &mut sim.config;
-    match what {
-        0 => config.reconciliation.max_retries = u32::try_from(retries).unwrap_or(1),
-        1 => config.reconciliation.paused = !config.reconciliation.paused,
-        2 => config.limits.max_concurrent_workers = u32::try_from(retries).unwrap_or(1),
-        _ => {
-            config.node_management.delete_failed_nodes = !config.node_management.delete_failed_nodes;
-            sim.monitor.asked_until = sim.now + SignedDuration::from_secs(30);
-        }
-    }
-    sim.note("", "a person edits the configuration");
-    sim.reconfigure();
-}
-
-/// At the end nothing is paused.
-pub(super) fn let_go(sim: &mut Sim) {
-    let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
-    for name in names {
-        sim.api.edit_node(&name, |node| {
-            if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
-                annotations.remove(names::PAUSED_ANNOTATION);
-            }
-        });
-    }
-    sim.config.reconciliation.paused = false;
-    sim.reconfigure();
 }

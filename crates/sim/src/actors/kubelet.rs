@@ -1,21 +1,19 @@
 //! Kubelets, and the pods that run on their machines.
 
+use jiff::{SignedDuration, Timestamp};
 use knr_core::ids::{NodeName, Uid, Version, WorkerRef};
 use knr_core::names;
-use knr_core::view::{Ending, InitPodView, Stage, WorkerView};
+use knr_core::view::{Ending, InitPodView, Stage, Waiting, WorkerView};
 use serde_json::json;
 
-use super::{ActorEvent, Fit, Machine};
-use crate::run::{Event, Sim};
+use super::crowd::soon;
+use super::{ActorEvent, Actors, Fit, Machine};
+use crate::outages::Outages;
+use crate::run::{Event, Sim, millis};
 
 const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"},{"name":"network","outcome":"pass"}]}"#;
 const FAILED: &str = r#"{"checks":[{"name":"network","outcome":"pass"},{"name":"dns","outcome":{"fail":
     {"kind":"timeout","detail":"kubernetes.default timed out after 5 s at 10.96.0.10"}}}]}"#;
-
-fn soon(sim: &mut Sim, low: u64, high: u64, event: ActorEvent) {
-    let after = sim.rng.between(low, high);
-    sim.at(after, Event::Actor(event));
-}
 
 fn machine<'a>(sim: &'a Sim, worker: &WorkerView) -> Option<&'a Machine> {
     sim.actors.machines.get(worker.host.as_ref()?.as_str())
@@ -46,11 +44,31 @@ pub(super) fn start_worker(sim: &mut Sim, id: &WorkerRef) {
         soon(sim, 1_000, 5_000, ActorEvent::WorkerStarts(id.clone()));
         return;
     }
-    let (uid, boot, fit) = (machine.uid.clone(), machine.boot, machine.is_fit(sim.now));
+    let (uid, boot, has_image) = (machine.uid.clone(), machine.boot, machine.has_image);
+    if !has_image && sim.outages.stop_pulls(sim.now) {
+        let waiting = Waiting {
+            reason: "ImagePullBackOff".to_owned(),
+            message: "the registry does not answer".to_owned(),
+        };
+        if worker.stage == Stage::Pending(None) {
+            sim.note(worker.stamp.node.name.as_str(), "the image of the worker cannot be pulled");
+            sim.stats.count("image not pulled");
+            sim.api.change_worker(id, |worker| worker.stage = Stage::Pending(Some(waiting)));
+        }
+        soon(sim, 5_000, 15_000, ActorEvent::WorkerStarts(id.clone()));
+        return;
+    }
+    let fit = machine.is_fit(sim.now) && !sim.outages.fail_checks(sim.now);
+    if let Some(machine) = sim.actors.machines.get_mut(worker.stamp.node.name.as_str()) {
+        machine.has_image = true;
+    }
     sim.api.change_worker(id, |worker| worker.stage = Stage::Running);
+    sim.monitor.run_began(&id.uid, sim.now);
     // A worker on a machine that is not fit may also hang.
     if fit || !sim.rng.permille(150) {
         soon(sim, 500, 9_000, ActorEvent::WorkerEnds(id.clone(), uid, boot));
+    } else {
+        sim.monitor.run_hangs(&id.uid);
     }
 }
 
@@ -60,25 +78,59 @@ pub(super) fn end_worker(sim: &mut Sim, id: &WorkerRef, uid: &Uid, boot: u32) {
     if machine.uid != *uid || machine.boot != boot || !machine.up || worker.stage != Stage::Running {
         return;
     }
-    let (fit, boot_id) = (machine.is_fit(sim.now), machine.boot_id(boot));
+    let passes = machine.is_fit(sim.now) && !sim.outages.fail_checks(sim.now);
     let by_chance = !sim.actors.calm && sim.actors.fit.is_none();
     let ending = if by_chance && sim.rng.permille(60) {
         Ending::Killed("Evicted".to_owned())
-    } else if fit {
-        sim.monitor.worker_passed(uid, &boot_id, sim.now);
-        let message = if sim.rng.permille(100) { "no report" } else { PASSED };
-        Ending::Exited { code: 0, message: message.to_owned() }
-    } else if sim.rng.permille(100) {
-        Ending::DeadlineExceeded
     } else {
-        let message = if sim.rng.permille(100) { "{\"checks\":" } else { FAILED };
-        Ending::Exited { code: 1, message: message.to_owned() }
+        let Some(ending) = run_ends(sim, worker.stamp.node.name.as_str(), &id.uid, passes) else { return };
+        ending
     };
     sim.note(
         worker.stamp.node.name.as_str(),
         format_args!("worker {} ends: {}", worker.stamp.serial, short(&ending)),
     );
-    sim.api.change_worker(id, |worker| worker.stage = Stage::Ended(ending));
+    if let Some(back) = sim.outages.stop_everybody_until(sim.now) {
+        // The kubelet reports it as soon as it can.
+        let after = sim.rng.between(100, 10_000);
+        let posted = ActorEvent::WorkerEndPosted(id.clone(), uid.clone(), boot, ending);
+        sim.push(back + millis(after), Event::Actor(posted));
+    } else {
+        sim.api.change_worker(id, |worker| worker.stage = Stage::Ended(ending));
+    }
+}
+
+/// Whether the checks pass on a node now.
+pub(crate) fn checks_pass(actors: &Actors, outages: &Outages, name: &str, now: Timestamp) -> bool {
+    let machine = actors.machines.get(name);
+    machine.is_some_and(|machine| machine.up && machine.is_fit(now)) && !outages.fail_checks(now)
+}
+
+/// A run of the checks on a node comes to its end.
+pub(crate) fn run_ends(sim: &mut Sim, name: &str, worker: &Uid, passes: bool) -> Option<Ending> {
+    let machine = sim.actors.machines.get(name)?;
+    let (uid, boot) = (machine.uid.clone(), machine.boot_id(machine.boot));
+    if passes {
+        sim.monitor.run_passed(worker, &uid, &boot, sim.now);
+        let message = if sim.rng.permille(100) { "no report" } else { PASSED };
+        return Some(Ending::Exited { code: 0, message: message.to_owned() });
+    }
+    sim.monitor.run_failed(worker, &uid, &boot, sim.now);
+    if sim.rng.permille(100) {
+        return Some(Ending::DeadlineExceeded);
+    }
+    let message = if sim.rng.permille(100) { "{\"checks\":" } else { FAILED };
+    Some(Ending::Exited { code: 1, message: message.to_owned() })
+}
+
+/// The kubelet reports the end of a worker that it could not report before.
+pub(super) fn post_end(sim: &mut Sim, id: &WorkerRef, uid: &Uid, boot: u32, ending: Ending) {
+    let Some(worker) = sim.api.worker(&id.name).filter(|worker| worker.id == *id).cloned() else { return };
+    let is_there = machine(sim, &worker)
+        .is_some_and(|machine| machine.uid == *uid && machine.boot == boot && machine.up);
+    if is_there && worker.stage == Stage::Running {
+        sim.api.change_worker(id, |worker| worker.stage = Stage::Ended(ending));
+    }
 }
 
 pub(super) fn evict(sim: &mut Sim, name: &str) {
@@ -94,6 +146,7 @@ fn short(ending: &Ending) -> String {
     match ending {
         Ending::Exited { code, .. } => format!("exit code {code}"),
         Ending::DeadlineExceeded => "deadline".to_owned(),
+        Ending::CouldNotStart(why) => why.to_string(),
         Ending::Killed(why) => why.clone(),
     }
 }
@@ -122,17 +175,43 @@ pub(super) fn remove_worker(sim: &mut Sim, id: &WorkerRef) {
 pub(super) fn die(sim: &mut Sim, name: &str) {
     if let Some(machine) = sim.actors.machines.get_mut(name) {
         machine.up = false;
+        machine.dead = true;
         machine.boot += 1;
         machine.fit = Fit::Never;
         let uid = machine.uid.clone();
         sim.note(name, "the machine dies");
+        sim.end_keeper(name);
         sim.at(50_000, Event::Actor(ActorEvent::Unreachable(name.to_owned(), uid)));
     }
 }
 
+/// Checks that passed on a machine do not pass any more, for a while or for good.
+pub(super) fn breaks(sim: &mut Sim, name: &str) {
+    let for_good = sim.rng.permille(300);
+    let heals = i64::try_from(sim.rng.between(20, 300)).unwrap_or(0);
+    let fit = if for_good { Fit::Never } else { Fit::From(sim.now + SignedDuration::from_secs(heals)) };
+    if let Some(machine) = sim.actors.machines.get_mut(name).filter(|machine| machine.fit != Fit::Never) {
+        machine.fit = fit;
+        sim.note(name, format_args!("the machine breaks, fit: {fit:?}"));
+    }
+}
+
+/// The kubelet reports every few minutes even if nothing has changed.
+pub(super) fn heartbeat(sim: &mut Sim, name: &str, uid: &Uid) {
+    let Some(machine) = sim.actors.machines.get(name).filter(|machine| machine.uid == *uid && !machine.dead)
+    else {
+        return;
+    };
+    if machine.up {
+        let now = sim.now.to_string();
+        sim.api.edit_node(name, |node| node["status"]["heartbeat"] = json!(now));
+    }
+    soon(sim, 270_000, 300_000, ActorEvent::Heartbeat(name.to_owned(), uid.clone()));
+}
+
 /// The node controller has not heard of a kubelet for long: its pods are not ready.
 pub(super) fn unreachable(sim: &mut Sim, name: &str, uid: &Uid) {
-    if sim.actors.machines.get(name).is_none_or(|machine| machine.uid != *uid) {
+    if !sim.actors.is_machine(name, uid) {
         return;
     }
     let pods: Vec<InitPodView> =
@@ -144,23 +223,30 @@ pub(super) fn unreachable(sim: &mut Sim, name: &str, uid: &Uid) {
 }
 
 pub(super) fn reboot(sim: &mut Sim, name: &str) {
-    let Some(machine) = sim.actors.machines.get_mut(name).filter(|machine| machine.fit != Fit::Never) else {
-        return;
-    };
+    let Some(machine) = sim.actors.machines.get_mut(name).filter(|machine| !machine.dead) else { return };
     machine.boot += 1;
     machine.up = false;
     let (uid, boot) = (machine.uid.clone(), machine.boot);
     sim.note(name, format_args!("the machine is restarted, boot {boot}"));
+    sim.end_keeper(name);
     soon(sim, 500, 15_000, ActorEvent::KubeletBack(name.to_owned(), uid, boot));
 }
 
-fn is_in_boot(sim: &Sim, name: &str, uid: &Uid, boot: u32) -> bool {
-    sim.actors.machines.get(name).is_some_and(|machine| machine.uid == *uid && machine.boot == boot)
+/// A third of the machines, or all of them, are restarted at once.
+pub(super) fn power_fails(sim: &mut Sim) {
+    let share = if sim.rng.permille(500) { 1000 } else { 333 };
+    sim.stats.count("power failure");
+    let names: Vec<String> = sim.actors.machines.keys().cloned().collect();
+    for name in names {
+        if sim.rng.permille(share) {
+            reboot(sim, &name);
+        }
+    }
 }
 
 /// The kubelet posts the node with its boot ID first, and gets to its pods a little later.
 pub(super) fn back(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
-    if !is_in_boot(sim, name, uid, boot) {
+    if !sim.actors.is_in_boot(name, uid, boot) {
         return;
     }
     let Some(machine) = sim.actors.machines.get_mut(name) else { return };
@@ -172,7 +258,7 @@ pub(super) fn back(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
 }
 
 pub(super) fn post_pods(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
-    if !is_in_boot(sim, name, uid, boot) {
+    if !sim.actors.is_in_boot(name, uid, boot) {
         return;
     }
     let on_this_host = |host: &NodeName| host.as_str() == name;
@@ -197,11 +283,11 @@ pub(super) fn post_pods(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
 }
 
 /// The `DaemonSet` controller makes a pod for each node, as soon as it sees it.
-pub(super) fn make_init_pod(sim: &mut Sim, name: &str, node: &Uid) {
+pub(super) fn make_init_pod(sim: &mut Sim, name: &str, node: &Uid, component: &str) {
     let Some(machine) = sim.actors.machines.get(name).filter(|machine| machine.uid == *node) else { return };
     let boot = machine.boot;
     let uid = sim.api.new_uid();
-    let labels = [(names::INIT_POD_LABEL.to_owned(), names::INIT_POD_VALUE.to_owned())];
+    let labels = [(names::INIT_POD_LABEL, component)];
     sim.api.put_init_pod(InitPodView {
         uid: uid.clone(),
         version: Version(0),
@@ -224,7 +310,8 @@ pub(super) fn init_pod_done(sim: &mut Sim, uid: &Uid, boot: u32) {
     if machine.boot != boot || !machine.up {
         return;
     }
-    sim.monitor.init_pod_ready(&machine.uid, &machine.boot_id(boot));
+    let component = pod.labels.get(names::INIT_POD_LABEL).unwrap_or_default();
+    sim.monitor.init_pod_ready(&machine.uid, &machine.boot_id(boot), component);
     let mut pod = (*pod).clone();
     if !pod.annotations.contains_key(names::READY_ANNOTATION) && sim.rng.permille(300) {
         // It says so itself, and is ready a little later.

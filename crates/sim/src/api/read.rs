@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use knr_core::action::worker_name;
-use knr_core::ids::{NodeName, NodeRef, Version};
-use knr_core::view::Occupancy;
+use knr_core::ids::{NodeRef, Version};
 use knr_core::world::{Fact, Reread, Source};
 
 use super::{Api, Change, Kind, Object};
-use crate::observe;
 
 impl Api {
     /// Changes of a kind after a version, or none if they have been compacted away: 410.
@@ -40,7 +38,7 @@ impl Api {
         if version == self.version() {
             return match kind {
                 Kind::Nodes => {
-                    Fact::Nodes(self.nodes.values().map(|node| observe::node(node)).collect(), version)
+                    Fact::Nodes(self.nodes.values().map(|node| node.view.clone()).collect(), version)
                 }
                 Kind::Workers => {
                     Fact::Workers(self.workers.values().map(|worker| (**worker).clone()).collect(), version)
@@ -54,7 +52,7 @@ impl Api {
         let log = self.log.get(&kind).map_or(&[][..], Vec::as_slice);
         for change in log.iter().take_while(|change| change.version <= version) {
             let key = match &change.object {
-                Object::Node(node) => observe::name(node).to_owned(),
+                Object::Node(node) => node.view.id.name.to_string(),
                 Object::Worker(worker) => worker.id.name.clone(),
                 Object::InitPod(pod) => pod.uid.to_string(),
             };
@@ -72,17 +70,11 @@ impl Api {
     pub(crate) fn reread(&self, node: &NodeRef) -> Fact {
         Fact::Reread(Box::new(Reread {
             node: node.clone(),
-            view: self.nodes.get(node.name.as_str()).map(|node| observe::node(node)),
+            view: self.nodes.get(node.name.as_str()).map(|node| node.view.clone()),
             node_version: self.version(),
             worker: self.workers.get(&worker_name(&node.uid)).map(|worker| (**worker).clone()),
             worker_version: self.version(),
         }))
-    }
-
-    /// What runs on a node. No workloads are simulated, so it depends on the name alone.
-    #[must_use]
-    pub(crate) fn occupancy(name: &NodeName) -> Occupancy {
-        if name.as_str().ends_with('0') { Occupancy::Busy("default/web".to_owned()) } else { Occupancy::Idle }
     }
 }
 
@@ -90,7 +82,7 @@ fn list_fact(kind: Kind, objects: impl Iterator<Item = Object>, version: Version
     let (mut nodes, mut workers, mut init_pods) = (Vec::new(), Vec::new(), Vec::new());
     for object in objects {
         match object {
-            Object::Node(node) => nodes.push(observe::node(&node)),
+            Object::Node(node) => nodes.push(node.view.clone()),
             Object::Worker(worker) => workers.push((*worker).clone()),
             Object::InitPod(pod) => init_pods.push((*pod).clone()),
         }
@@ -107,8 +99,8 @@ impl Change {
     #[must_use]
     pub(crate) fn fact(&self) -> Fact {
         match (&self.object, self.gone) {
-            (Object::Node(node), false) => Fact::Node(observe::node(node), Source::Watch),
-            (Object::Node(node), true) => Fact::NodeGone(observe::node(node).id, self.version),
+            (Object::Node(node), false) => Fact::Node(node.view.clone(), Source::Watch),
+            (Object::Node(node), true) => Fact::NodeGone(node.view.id.clone(), self.version),
             (Object::Worker(worker), false) => Fact::Worker((**worker).clone(), Source::Watch),
             (Object::Worker(worker), true) => {
                 let node = worker.stamp.node.name.clone();

@@ -2,65 +2,95 @@
 
 use knr_core::config::OnReboot;
 use knr_core::state::{NodeState, StatePhase};
-use knr_core::view::{ConditionStatus, NodeView};
+use knr_core::view::{ConditionStatus, NodeView, Purpose, WorkerView};
 
-use super::{is_closed, is_excluded, is_labelled, state_of};
-use crate::actors::Fit;
-use crate::observe;
+use super::{Rule, is_closed, is_excluded, is_labelled, is_managed, state_of};
+use crate::actors::{Fit, Machine};
 use crate::run::Sim;
+use crate::scenario::Mode;
+
+type Verdict = Result<(), (Rule, String)>;
+
+fn broken(rule: Rule, how: impl Into<String>) -> Verdict {
+    Err((rule, how.into()))
+}
 
 /// L1 and L2: holds the end of a run against what was promised.
 pub(crate) fn at_end(sim: &Sim) -> Result<(), String> {
     for (name, node) in sim.api.nodes() {
-        let node = observe::node(node);
-        if let Err(rule) = node_at_end(sim, &node) {
-            let told = sim.leading_engine().and_then(|engine| {
-                let mut told = engine.explanations().filter(|(told, _)| told.as_str() == name);
-                told.next().map(|(_, explanation)| explanation.to_string())
-            });
-            let said = told.unwrap_or_else(|| "nothing".to_owned());
-            return Err(sim.tell(name, &format!("{rule}\n  what is said of it: {said}")));
-        }
+        tell(sim, name, node_at_end(sim, &node.view))?;
     }
-    // A kubelet that is dead ends nothing.
-    let is_stuck = |name: &str| sim.actors.machines.get(name).is_some_and(|machine| !machine.up);
-    let is_tried = |name: &str| {
-        let state = sim.api.node(name).and_then(|node| state_of(&observe::node(node)));
-        state.is_some_and(|state| state.phase == StatePhase::Failed && state.next_try.is_some())
-    };
-    let mut left = sim.api.workers().filter(|worker| {
-        let name = worker.stamp.node.name.as_str();
-        !is_stuck(name) && !is_tried(name)
-    });
-    if let Some(worker) = left.next() {
-        let name = worker.stamp.node.name.as_str();
-        return Err(sim.tell(name, &format!("L1: a worker of {} is left over", worker.stamp.node)));
+    for worker in sim.api.workers() {
+        tell(sim, worker.stamp.node.name.as_str(), worker_at_end(sim, worker))?;
     }
     Ok(())
 }
 
-fn node_at_end(sim: &Sim, node: &NodeView) -> Result<(), String> {
-    if node.leaving || is_excluded(node, &sim.config) {
+fn tell(sim: &Sim, name: &str, verdict: Verdict) -> Result<(), String> {
+    let Err((rule, how)) = verdict else { return Ok(()) };
+    let told = sim.engine_of(name).and_then(|engine| {
+        let mut told = engine.explanations().filter(|(told, _)| told.as_str() == name);
+        told.next().map(|(_, explanation)| explanation.to_string())
+    });
+    let said = told.unwrap_or_else(|| "nothing".to_owned());
+    Err(sim.tell(name, &format!("{rule}: {how}\n  what is said of it: {said}")))
+}
+
+fn machine<'a>(sim: &'a Sim, name: &str) -> Option<&'a Machine> {
+    sim.actors.machines.get(name)
+}
+
+fn is_fit(sim: &Sim, name: &str) -> bool {
+    machine(sim, name).is_some_and(|machine| machine.up && machine.is_fit(sim.now))
+}
+
+/// Whatever keeps a node from its end has to do with an outage, or the machine was broken for a while. It is fit now.
+fn rule_of_recovery(sim: &Sim, name: &str) -> Rule {
+    let was_always_fit = machine(sim, name).is_some_and(|machine| machine.fit == Fit::Always);
+    if was_always_fit && sim.outages.all().is_empty() { Rule::L1 } else { Rule::Recovered }
+}
+
+/// Workers are there only for those that still have something to prove, and where a dead kubelet ends nothing.
+fn worker_at_end(sim: &Sim, worker: &WorkerView) -> Verdict {
+    let name = worker.stamp.node.name.as_str();
+    let is_comparison =
+        worker.stamp.purpose == Purpose::Reference && sim.config.node_management.delete_failed_nodes;
+    if is_comparison || machine(sim, name).is_some_and(|machine| !machine.up) {
         return Ok(());
     }
-    let state = state_of(node);
-    let machine = sim.actors.machines.get(node.id.name.as_str());
-    let is_dead = machine.is_some_and(|machine| !machine.up);
-    let waits_for_pods =
-        is_dead && sim.config.gates.iter().any(|gate| is_closed(node, std::slice::from_ref(&gate.taint)));
-    if waits_for_pods {
+    let node = sim.api.node(name).map(|node| &node.view);
+    let is_tried = node.is_some_and(|node| {
+        !is_excluded(node, &sim.config) && is_managed(node, &sim.config) && !is_fit(sim, name)
+    });
+    if is_tried {
+        return Ok(());
+    }
+    broken(Rule::L1, format!("a worker of {} is left over", worker.stamp.node))
+}
+
+fn node_at_end(sim: &Sim, node: &NodeView) -> Verdict {
+    let (name, state) = (node.id.name.as_str(), state_of(node));
+    let is_dead = machine(sim, name).is_some_and(|machine| !machine.up);
+    let has_no_pod = match sim.mode {
+        Mode::Controllers => false,
+        Mode::OnNodes(None) => is_dead || is_labelled(node, &sim.config),
+        Mode::OnNodes(Some(_)) => is_dead,
+    };
+    if node.leaving || has_no_pod || is_excluded(node, &sim.config) {
+        return Ok(());
+    }
+    let is_startup_closed =
+        |node: &NodeView| sim.config.gates.iter().any(|gate| node.position(&gate.taint).is_some());
+    if is_dead && is_startup_closed(node) {
         return Ok(());
     }
     if is_closed(node, &sim.config.node_management.taints) {
         closed(sim, node, state.as_ref())?;
-    } else if let Some(state) = state.as_ref().filter(|state| state.phase == StatePhase::Verified && !is_dead)
-    {
-        open(sim, node, state)?;
+    } else if is_fit(sim, name) {
+        open(sim, node, state.as_ref())?;
     }
-    for gate in &sim.config.gates {
-        if !is_dead && is_closed(node, std::slice::from_ref(&gate.taint)) {
-            return Err(format!("L1: gate {} is still closed", gate.name));
-        }
+    if !is_dead && is_startup_closed(node) {
+        return broken(Rule::L1, "a startup gate is still closed");
     }
     match state {
         Some(state) => condition(node, &state),
@@ -68,47 +98,90 @@ fn node_at_end(sim: &Sim, node: &NodeView) -> Result<(), String> {
     }
 }
 
-fn closed(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Result<(), String> {
-    let settings = &sim.config.reconciliation;
-    let Some(state) = state.filter(|state| state.phase == StatePhase::Failed && state.boot == node.boot)
-    else {
-        return Err("L1: still closed, and no verdict says why".to_owned());
+fn closed(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
+    let (settings, name) = (&sim.config.reconciliation, node.id.name.as_str());
+    if is_fit(sim, name) {
+        return broken(rule_of_recovery(sim, name), "a node that is fit is still closed");
+    }
+    let is_of_this_boot = |state: &&NodeState| *state.run_boot.as_ref().unwrap_or(&state.boot) == node.boot;
+    let Some(state) = state.filter(is_of_this_boot) else {
+        return broken(Rule::L1, "still closed, and no verdict says why");
     };
-    // Where many fail at once, the cluster is suspected and the node is tried again and again.
-    let used_up =
-        state.attempt >= settings.max_retries || state.inconclusive >= settings.max_inconclusive_runs;
-    if !used_up {
-        return Err("L1: still closed although attempts are left".to_owned());
+    if state.next_try.is_none() {
+        return broken(Rule::L1, "still closed, and nobody tries it again");
+    }
+    let used_up = state.phase == StatePhase::Failed
+        && (state.attempt >= settings.max_retries || state.inconclusive >= settings.max_inconclusive_runs);
+    // Where others are at fault the node has all its attempts left.
+    if !used_up && state.blame.is_none() {
+        return broken(Rule::L1, "still closed although attempts are left");
     }
     if state.reason.as_deref().is_none_or(str::is_empty) {
-        return Err("L1: closed for good without a reason".to_owned());
+        return broken(Rule::L1, "closed without a reason");
     }
-    let machine = sim.actors.machines.get(node.id.name.as_str());
-    if machine.is_some_and(|machine| machine.fit == Fit::Always) {
-        return Err("L1: a node that was always fit is closed for good".to_owned());
+    if is_to_be_replaced(sim, node, state) {
+        return broken(Rule::Replaced, "a node that is never fit is still there");
     }
     Ok(())
 }
 
-fn open(sim: &Sim, node: &NodeView, state: &NodeState) -> Result<(), String> {
-    if !is_labelled(node, &sim.config) {
-        return Err("L1: verified, but the label was not put back".to_owned());
+/// Deletion was asked for, nothing was deleted yet, the brake is off, and the checks pass on all verified nodes.
+fn is_to_be_replaced(sim: &Sim, node: &NodeView, state: &NodeState) -> bool {
+    let (mut failing, mut managed) = (0, 0);
+    let (mut passing, mut broken) = (0, 0);
+    for (name, other) in sim.api.nodes() {
+        let state = state_of(&other.view);
+        managed += usize::from(is_managed(&other.view, &sim.config) && state.is_some());
+        failing += usize::from(state.as_ref().is_some_and(|state| state.phase == StatePhase::Failed));
+        let is_verified = state.is_some_and(|state| state.phase == StatePhase::Verified)
+            && !is_excluded(&other.view, &sim.config)
+            && !is_closed(&other.view, &sim.config.node_management.taints);
+        passing += usize::from(is_verified && is_fit(sim, name));
+        broken += usize::from(is_verified && !is_fit(sim, name));
     }
+    sim.mode == Mode::Controllers
+        && sim.config.node_management.delete_failed_nodes
+        && state.attempt >= sim.config.reconciliation.max_retries
+        && machine(sim, node.id.name.as_str()).is_some_and(|machine| machine.up && machine.fit == Fit::Never)
+        && sim.api.ledger().entries.is_empty()
+        && !sim.config.limits.deletion.too_many_failing(failing, managed)
+        && passing > 0
+        && broken == 0
+}
+
+fn open(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
+    let name = node.id.name.as_str();
+    let Some(state) = state.filter(|_| !sim.monitor.by_hand.contains(&node.id.uid)) else { return Ok(()) };
     let rebooted = state.boot != node.boot;
-    if rebooted && sim.config.node_management.on_reboot != OnReboot::Ignore {
-        return Err("L1: restarted, but not verified again".to_owned());
+    match state.phase {
+        StatePhase::Verified if !is_labelled(node, &sim.config) => {
+            broken(rule_of_recovery(sim, name), "verified, but the label was not put back")
+        }
+        StatePhase::Verified if rebooted && sim.config.node_management.on_reboot != OnReboot::Ignore => {
+            broken(rule_of_recovery(sim, name), "restarted, but not verified again")
+        }
+        StatePhase::Verified => Ok(()),
+        StatePhase::Failed | StatePhase::Unverified => {
+            broken(Rule::Recovered, "a node that is fit and open was never verified again")
+        }
     }
-    Ok(())
 }
 
-fn condition(node: &NodeView, state: &NodeState) -> Result<(), String> {
+fn condition(node: &NodeView, state: &NodeState) -> Verdict {
+    // A verdict about another boot is no longer shown, or not yet.
+    if state.boot != node.boot {
+        return Ok(());
+    }
     let expected = match state.phase {
+        StatePhase::Verified | StatePhase::Failed if state.blame.is_some() => ConditionStatus::Unknown,
+        StatePhase::Verified if state.inconclusive > 0 => ConditionStatus::Unknown,
+        StatePhase::Failed if state.inconclusive > 0 => return Ok(()),
         StatePhase::Verified => ConditionStatus::True,
         StatePhase::Failed => ConditionStatus::False,
         StatePhase::Unverified => return Ok(()),
     };
     match &node.condition {
         Some(condition) if condition.status == expected => Ok(()),
-        other => Err(format!("L1: the condition says {other:?}, the state {:?}", state.phase)),
+        other => broken(Rule::L1, format!("the condition says {other:?}, the state {:?}", state.phase)),
     }
 }

@@ -1,20 +1,26 @@
-//! Our processes in a run: how they start, hear, decide, write and die.
+//! The controller processes in a run: how they start, lead, hear, decide and die.
+
+use std::sync::Arc;
 
 use jiff::SignedDuration;
 use knr_core::action::Action;
-use knr_core::engine::{Engine, Order, Outcome, Question};
+use knr_core::config::Config;
+use knr_core::engine::{Engine, Question};
 use knr_core::ids::Version;
 use knr_core::world::Fact;
 
-use super::{Event, Sim};
-use crate::api::{Api, KINDS, Kind, Refusal};
-use crate::faults::{ErrorClass, EventFault, WriteFault, travel};
-use crate::replica::Request;
+use super::{Event, Sim, millis};
+use crate::api::{KINDS, Kind};
+use crate::writers::Request;
 
-/// A request that is not answered is given up after this many milliseconds.
-const CALL_LIMIT: u64 = 10_000;
 /// Another process takes over after this many milliseconds.
 const LEASE: u64 = 15_000;
+/// A leader that cannot renew its lease stops writing after this many milliseconds.
+const RENEW_DEADLINE: u64 = 10_000;
+/// Everything is listed again this often.
+const FULL_LIST: SignedDuration = SignedDuration::from_mins(10);
+/// A process turns at least this often while anything waits to be sent.
+const HEARTBEAT: SignedDuration = SignedDuration::from_secs(5);
 
 impl Sim {
     /// Starts a process, which lists everything as it is or was at this version.
@@ -23,26 +29,39 @@ impl Sim {
             return;
         }
         self.note("", format_args!("replica {id} starts and lists what was there at version {}", version.0));
-        let engine = Engine::new(self.config.clone());
+        let config = Arc::clone(&self.config);
         let replica = &mut self.replicas[id];
-        replica.engine = Some(engine);
+        replica.engine = Some(Engine::new(Config::clone(&config)));
+        replica.config = config;
         replica.life += 1;
         replica.wake = None;
+        replica.due = false;
+        replica.listed = self.now;
+        replica.writers.reset();
         let life = replica.life;
         for kind in KINDS {
-            self.list(id, life, kind, version);
+            self.replicas[id].stream(kind).connected = false;
+            if self.replicas[id].watches(kind) {
+                self.list(id, kind, version);
+            }
         }
-        let facts = vec![Fact::Pools(self.pools.clone()), Fact::Ledger(self.api.ledger().clone())];
-        self.at(0, Event::Learn { replica: id, life, facts });
+        self.at(self.pools_known_after, Event::Pools { replica: id, life });
+        if self.replicas[id].config.node_management.delete_failed_nodes {
+            self.at(1, Event::Ledger { replica: id, life });
+        }
         self.at(LEASE, Event::Elect);
     }
 
     pub(super) fn lead(&mut self, id: usize) {
+        if self.outages.stop_controllers_until(self.now).is_some() {
+            self.at(LEASE, Event::Elect);
+            return;
+        }
         if let Some(engine) = &mut self.replicas[id].engine {
             engine.lead();
             self.replicas[id].leading = true;
+            self.replicas[id].due = true;
             self.note("", format_args!("replica {id} leads"));
-            self.decide(id);
         }
     }
 
@@ -52,7 +71,26 @@ impl Sim {
         if let Some(engine) = &mut self.replicas[id].engine {
             engine.stand_by();
         }
+        self.dispatch(id);
         self.at(LEASE, Event::Elect);
+    }
+
+    /// Nobody can renew a lease any more.
+    pub(super) fn leases_run_out(&mut self) {
+        for id in 0..self.replicas.len() {
+            let life = self.replicas[id].life;
+            if self.replicas[id].leading {
+                self.at(RENEW_DEADLINE, Event::LeaseExpires { replica: id, life });
+            }
+        }
+    }
+
+    pub(super) fn lease_expires(&mut self, id: usize, life: u32) {
+        let replica = &self.replicas[id];
+        let is_cut_off = self.outages.stop_controllers_until(self.now).is_some();
+        if is_cut_off && replica.life == life && replica.leading {
+            self.stand_by(id);
+        }
     }
 
     pub(super) fn elect(&mut self) {
@@ -64,109 +102,9 @@ impl Sim {
         }
     }
 
-    /// Lists a kind and watches it from there.
-    fn list(&mut self, id: usize, life: u32, kind: Kind, version: Version) {
-        let delay = travel(kind, self.faults.weather(), &mut self.rng);
-        let arrival = self.now + millis(delay);
-        let stream = self.replicas[id].stream(kind);
-        stream.connected = true;
-        stream.connection += 1;
-        stream.sent = version;
-        stream.delivered = version;
-        stream.last_arrival = arrival;
-        let facts = vec![self.api.list(kind, version)];
-        self.push(arrival, Event::Learn { replica: id, life, facts });
-    }
-
-    /// Sends on what watches have to tell, in order, unless something goes wrong.
-    pub(super) fn feed_watches(&mut self) {
-        for id in 0..self.replicas.len() {
-            if self.replicas[id].engine.is_none() {
-                continue;
-            }
-            for kind in KINDS {
-                while self.feed_next(id, kind).is_some() {}
-            }
-        }
-    }
-
-    fn feed_next(&mut self, id: usize, kind: Kind) -> Option<()> {
-        let life = self.replicas[id].life;
-        let stream = self.replicas[id].stream(kind);
-        if !stream.connected {
-            return None;
-        }
-        let (connection, sent) = (stream.connection, stream.sent);
-        let change = self.api.changes_after(kind, sent)?.first()?.clone();
-        let weather = self.faults.weather();
-        if self.rng.permille(weather.watch_breaks) {
-            self.note("", format_args!("the watch of {kind:?} of replica {id} breaks"));
-            let stream = self.replicas[id].stream(kind);
-            stream.connected = false;
-            stream.connection += 1;
-            let pause = self.rng.between(500, 8_000);
-            self.at(pause, Event::Reconnect { replica: id, life, kind });
-            return None;
-        }
-        let fault = self.faults.of_event(self.stats.events, &mut self.rng);
-        self.stats.events += 1;
-        let delay = travel(kind, weather, &mut self.rng);
-        let arrival = (self.now + millis(delay)).max(self.replicas[id].stream(kind).last_arrival);
-        let stream = self.replicas[id].stream(kind);
-        stream.sent = change.version;
-        stream.last_arrival = arrival;
-        let copies = match fault {
-            None => 1,
-            Some(EventFault::Twice) => 2,
-            Some(EventFault::Lost) => 0,
-        };
-        if let Some(fault) = fault {
-            self.note("", format_args!("event {} of {kind:?} to replica {id}: {fault:?}", change.version.0));
-        }
-        for _ in 0..copies {
-            let (version, fact) = (change.version, Box::new(change.fact()));
-            self.push(arrival, Event::Deliver { replica: id, life, connection, kind, version, fact });
-        }
-        Some(())
-    }
-
-    /// Tells every watch how far it has come, so that it can go on from there after a compaction.
-    pub(crate) fn send_bookmarks(&mut self) {
-        let version = self.api.version();
-        for id in 0..self.replicas.len() {
-            let life = self.replicas[id].life;
-            for kind in KINDS {
-                let stream = self.replicas[id].stream(kind);
-                if stream.connected && self.rng.permille(500) {
-                    stream.sent = version;
-                    let (connection, arrival) = (stream.connection, stream.last_arrival.max(self.now));
-                    let bookmark = Event::Bookmark { replica: id, life, connection, kind, version };
-                    self.push(arrival, bookmark);
-                }
-            }
-        }
-    }
-
-    /// A broken watch goes on from what has arrived, or lists again if that is too long ago.
-    pub(super) fn reconnect(&mut self, id: usize, life: u32, kind: Kind) {
-        if self.replicas[id].life != life || self.replicas[id].engine.is_none() {
-            return;
-        }
-        let delivered = self.replicas[id].stream(kind).delivered;
-        if self.api.changes_after(kind, delivered).is_none() {
-            self.note("", format_args!("410 for the watch of {kind:?} of replica {id}: it lists again"));
-            self.list(id, life, kind, self.api.version());
-            return;
-        }
-        let now = self.now;
-        let stream = self.replicas[id].stream(kind);
-        stream.connected = true;
-        stream.sent = delivered;
-        stream.last_arrival = now;
-    }
-
+    /// A process learns something. It decides once it has taken in all that came together.
     pub(super) fn learn(&mut self, id: usize, life: u32, facts: Vec<Fact>) {
-        let now = self.now + self.replicas[id].clock;
+        let now = self.replicas[id].time(self.now);
         let replica = &mut self.replicas[id];
         if replica.life != life {
             return;
@@ -175,134 +113,126 @@ impl Sim {
             for fact in facts {
                 engine.learn(fact, now);
             }
-            self.decide(id);
+            replica.due = true;
         }
     }
 
-    pub(super) fn decide(&mut self, id: usize) {
-        let now = self.now + self.replicas[id].clock;
+    /// Everybody who has learned something decides.
+    pub(super) fn take_turns(&mut self) {
+        for id in 0..self.replicas.len() {
+            if std::mem::take(&mut self.replicas[id].due) {
+                self.turn(id);
+            }
+        }
+    }
+
+    fn turn(&mut self, id: usize) {
         let replica = &mut self.replicas[id];
-        let (life, leading) = (replica.life, replica.leading);
+        let (life, now) = (replica.life, replica.time(self.now));
         let Some(engine) = &mut replica.engine else { return };
         let plan = engine.decide(now);
-        if !leading && !plan.orders.is_empty() {
-            self.monitor.violate("", "S6: a replica that does not lead gives orders");
+        let (config, leading) = (Arc::clone(&replica.config), replica.leading);
+        let sole = self.replicas.iter().filter(|replica| replica.leading).count() == 1;
+        if let Some(engine) = &self.replicas[id].engine {
+            let decided = Decided { replica: id, life, orders: &plan.orders, engine, config: &config };
+            self.monitor.decided(&decided, leading, sole, self.now);
         }
         for order in plan.orders {
-            let latency = self.rng.between(1, 4);
-            self.at(latency, Event::Arrive(Box::new(Request { replica: id, life, order })));
+            let request =
+                Request { replica: id, life, order, decided: self.now, config: Arc::clone(&config) };
+            self.replicas[id].writers.take(request);
         }
         for question in plan.questions {
-            let latency = self.rng.between(1, 4);
+            let latency = self.latency();
             self.at(latency, Event::Ask { replica: id, life, question });
         }
-        let Some(wake) = plan.wake else { return };
-        if self.replicas[id].wake.is_none_or(|at| wake < at) {
-            self.replicas[id].wake = Some(wake);
-            let at = (wake - self.replicas[id].clock).max(self.now);
+        self.dispatch(id);
+        self.set_wake(id, plan.wake);
+    }
+
+    fn set_wake(&mut self, id: usize, wake: Option<jiff::Timestamp>) {
+        let replica = &self.replicas[id];
+        let (life, clock) = (replica.life, replica.clock);
+        let of_rules = wake.map(|at| at - clock);
+        let of_writers = replica.writers.wake().map(|at| at.min(self.now + HEARTBEAT));
+        let Some(at) = of_rules.into_iter().chain(of_writers).min() else { return };
+        let at = at.max(self.now);
+        if self.replicas[id].wake.is_none_or(|known| at < known) {
+            self.replicas[id].wake = Some(at);
             self.push(at, Event::Wake { replica: id, life });
         }
     }
 
+    /// A question reaches the API server, and its answer comes later; or it does not.
     pub(super) fn ask(&mut self, id: usize, life: u32, question: &Question) {
-        if self.rng.permille(self.faults.weather().write) {
+        if self.replicas[id].life != life {
+            return;
+        }
+        if *question == Question::Everything {
+            self.refresh(id, life);
+            return;
+        }
+        let is_cut_off = self.outages.stop_controllers_until(self.now).is_some();
+        if is_cut_off || self.rng.permille(self.faults.weather().write) {
             self.note("", format_args!("replica {id} gets no answer to a question: {question:?}"));
             return;
         }
-        let latency = self.rng.between(1, 4);
+        let latency = self.latency();
         let facts = match question {
-            Question::Everything => {
-                let version = self.api.version();
-                let mut facts: Vec<Fact> = KINDS.iter().map(|kind| self.api.list(*kind, version)).collect();
-                facts.push(Fact::Ledger(self.api.ledger().clone()));
-                facts
+            Question::Everything => Vec::new(),
+            Question::Node(node) if self.replicas[id].config.node_management.delete_failed_nodes => {
+                vec![self.api.reread(node), Fact::Ledger(self.api.ledger().clone())]
             }
-            Question::Node(node) => vec![self.api.reread(node), Fact::Ledger(self.api.ledger().clone())],
-            Question::Occupancy(node) => vec![Fact::Occupancy(node.clone(), Api::occupancy(&node.name))],
+            Question::Node(node) => vec![self.api.reread(node)],
+            Question::Occupancy(node) => {
+                vec![Fact::Occupancy(node.clone(), self.actors.occupancy(node.name.as_str()))]
+            }
         };
         self.at(latency, Event::Learn { replica: id, life, facts });
     }
 
-    /// A request reaches the API server, or does not.
-    pub(super) fn arrive(&mut self, request: Request) {
-        let fault = match request.order.action {
-            Action::Tell { .. } => None,
-            _ => self.faults.of_write(self.stats.writes, &mut self.rng),
-        };
-        let node = request.order.action.node().name.to_string();
-        let told = fault.map_or(String::new(), |fault| format!(" ({fault:?})"));
-        self.note(&node, format_args!("replica {}: {}{told}", request.replica, request.order.action));
-        let is_same_life = self.replicas[request.replica].life == request.life;
-        self.stats.writes += 1;
-        match fault {
-            None => {
-                let outcome = self.carry_out(&request);
-                let latency = self.rng.between(1, 4);
-                self.at(latency, Event::Answer(Box::new(request), outcome));
-            }
-            Some(WriteFault::CrashBefore) if is_same_life => self.crash(request.replica, None),
-            Some(WriteFault::CrashAfter) => {
-                self.carry_out(&request);
-                if is_same_life {
-                    self.crash(request.replica, None);
-                }
-            }
-            Some(WriteFault::AnswerLost) => {
-                self.carry_out(&request);
-                self.at(CALL_LIMIT, Event::Answer(Box::new(request), Outcome::Unknown));
-            }
-            Some(WriteFault::Late) => {
-                let late = Request { life: 0, ..request.clone() };
-                self.at(CALL_LIMIT, Event::Answer(Box::new(request), Outcome::Unknown));
-                let after = CALL_LIMIT + self.rng.between(0, 3_000);
-                self.at(after, Event::Arrive(Box::new(late)));
-            }
-            Some(WriteFault::Error(class)) => {
-                let (outcome, after) = failure(class);
-                self.at(after, Event::Answer(Box::new(request), outcome));
-            }
-            Some(WriteFault::CrashBefore) => {}
+    /// As the product does: while workers run they are listed every interval, and everything is every ten minutes.
+    fn refresh(&mut self, id: usize, life: u32) {
+        let replica = &self.replicas[id];
+        let running = replica.engine.as_ref().map_or(0, |engine| engine.world().live_workers());
+        let is_due = self.now.duration_since(replica.listed) >= FULL_LIST;
+        if running > 0 || is_due {
+            self.relist(id, Kind::Workers);
+        }
+        if is_due {
+            self.replicas[id].listed = self.now;
+            self.relist(id, Kind::Nodes);
+            self.relist(id, Kind::InitPods);
+            self.at(1, Event::Pools { replica: id, life });
         }
     }
 
-    fn carry_out(&mut self, request: &Request) -> Outcome {
-        let Request { replica, order, .. } = request;
-        let before = self.api.node(order.action.node().name.as_str()).cloned();
-        let result = self.api.carry_out(&order.action);
-        self.stats.deletions += usize::from(is_deletion(&order.action));
-        let node = order.action.node().name.to_string();
-        match result {
-            Ok(facts) => {
-                self.monitor.after(&self.api, &self.config, &order.action, before, self.now);
-                if is_deletion(&order.action) && self.faults.is_stale_after(self.stats.deletions) {
-                    let past = Version(self.api.version().0.saturating_sub(1));
-                    self.crash(*replica, Some(past));
-                }
-                Outcome::Done(facts)
-            }
-            Err(refusal) => {
-                self.note(&node, format_args!("  refused: {refusal:?}"));
-                match refusal {
-                    Refusal::NotFound | Refusal::Conflict | Refusal::Invalid(_) => Outcome::Conflict,
-                }
-            }
+    /// What has a watch or a loop of its own, which tries until it succeeds.
+    pub(super) fn read_pools(&mut self, id: usize, life: u32) {
+        if let Some(back) = self.outages.stop_controllers_until(self.now) {
+            self.push(back + millis(1_000), Event::Pools { replica: id, life });
+        } else {
+            let facts = vec![Fact::Pools(self.pools.clone())];
+            self.learn(id, life, facts);
         }
     }
 
-    pub(super) fn answer(&mut self, request: &Request, outcome: Outcome) {
-        let Request { replica: id, life, order } = request;
-        let now = self.now + self.replicas[*id].clock;
-        let replica = &mut self.replicas[*id];
-        if replica.life != *life {
-            return;
+    /// Every process hears of changed pools, some time.
+    pub(crate) fn tell_pools(&mut self) {
+        for id in 0..self.replicas.len() {
+            let life = self.replicas[id].life;
+            let delay = self.rng.below(self.faults.weather().delay + 10);
+            self.at(delay, Event::Pools { replica: id, life });
         }
-        let Some(engine) = &mut replica.engine else { return };
-        if let Some(tell) = engine.settle(order, outcome, now) {
-            let order = Order { ticket: u64::MAX, action: tell };
-            let request = Request { replica: *id, life: *life, order };
-            self.at(1, Event::Arrive(Box::new(request)));
+    }
+
+    pub(super) fn read_ledger(&mut self, id: usize, life: u32) {
+        if let Some(back) = self.outages.stop_controllers_until(self.now) {
+            self.push(back + millis(1_000), Event::Ledger { replica: id, life });
+        } else {
+            let facts = vec![Fact::Ledger(self.api.ledger().clone())];
+            self.learn(id, life, facts);
         }
-        self.decide(*id);
     }
 
     /// A process dies, and another one takes over when its lease has run out.
@@ -353,36 +283,65 @@ impl Sim {
         self.replicas[id].clock = SignedDuration::from_secs(seconds);
     }
 
-    /// Every process takes up another configuration.
-    pub(crate) fn reconfigure(&mut self) {
+    /// Every process takes up the configuration that is in the file now, each when it looks at it.
+    pub(crate) fn reconfigure(&mut self, within: u64) {
+        self.roll_out(within);
         for id in 0..self.replicas.len() {
-            if let Some(engine) = &mut self.replicas[id].engine {
-                engine.configure(self.config.clone());
-            }
-            self.decide(id);
+            let life = self.replicas[id].life;
+            let after = self.rng.below(within + 1);
+            self.at(after, Event::Reconfigure { replica: id, life });
         }
     }
 
-    /// The engines, for the checks at the end.
-    pub(crate) fn leading_engine(&self) -> Option<&Engine> {
-        self.leader().and_then(|id| self.replicas[id].engine.as_ref())
+    /// A process takes up the configuration as the product's `controller/driver.rs` does.
+    pub(super) fn take_up_config(&mut self, id: usize, life: u32) {
+        let config = Arc::clone(&self.config);
+        let replica = &mut self.replicas[id];
+        if replica.life != life || replica.config == config {
+            return;
+        }
+        let Some(engine) = &mut replica.engine else { return };
+        engine.configure(Config::clone(&config));
+        let before = std::mem::replace(&mut replica.config, Arc::clone(&config));
+        replica.due = true;
+        self.note("", format_args!("replica {id} takes up the changed configuration"));
+        if before.gates != config.gates {
+            self.end_watch(id, Kind::InitPods);
+            self.replicas[id].stream(Kind::InitPods).relist = true;
+            self.at(5, Event::Reconnect { replica: id, life, kind: Kind::InitPods });
+        }
+        let is_held = |config: &Config| config.reconciliation.dry_run || config.reconciliation.paused;
+        if is_held(&config) && !is_held(&before) {
+            self.give_up_all(id);
+        }
+        let deletes = |config: &Config| config.node_management.delete_failed_nodes;
+        if deletes(&config) && !deletes(&before) {
+            self.at(1, Event::Ledger { replica: id, life });
+        }
+    }
+
+    /// The rules that look after a node, for the checks at the end.
+    pub(crate) fn engine_of(&self, node: &str) -> Option<&Engine> {
+        let leading = self.leader().and_then(|id| self.replicas[id].engine.as_ref());
+        leading.or_else(|| self.keepers.get(node).map(|keeper| &keeper.engine))
     }
 }
 
-fn is_deletion(action: &Action) -> bool {
+/// What a process has just decided.
+pub(crate) struct Decided<'a> {
+    /// Which process.
+    pub(crate) replica: usize,
+    /// In which of its lives.
+    pub(crate) life: u32,
+    /// The orders, in the order in which they are given.
+    pub(crate) orders: &'a [knr_core::engine::Order],
+    /// The rules, and what they know.
+    pub(crate) engine: &'a Engine,
+    /// The configuration they go by.
+    pub(crate) config: &'a Config,
+}
+
+/// Whether the exhaustive plans count an action among the deletions.
+pub(super) fn is_deletion(action: &Action) -> bool {
     matches!(action, Action::RemoveWorker { .. } | Action::DeleteNode { .. })
-}
-
-fn failure(class: ErrorClass) -> (Outcome, u64) {
-    match class {
-        ErrorClass::Forbidden => (Outcome::Refused("forbidden".to_owned()), 2),
-        ErrorClass::Conflict | ErrorClass::Invalid => (Outcome::Conflict, 2),
-        ErrorClass::TooMany | ErrorClass::Unavailable => (Outcome::Unavailable, 2),
-        ErrorClass::Internal => (Outcome::Unknown, 2),
-        ErrorClass::Timeout => (Outcome::Unknown, CALL_LIMIT),
-    }
-}
-
-fn millis(number: u64) -> SignedDuration {
-    SignedDuration::from_millis(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -1,0 +1,140 @@
+//! People: what they do to nodes, workers, pools and to the configuration.
+
+use std::sync::Arc;
+
+use knr_core::names;
+use serde_json::json;
+
+use crate::run::Sim;
+use crate::scenario;
+
+/// A changed configuration reaches a process within this many milliseconds.
+const TAKEN_UP_WITHIN: u64 = 5_000;
+
+/// A person wants a node to be verified again.
+pub(super) fn remove_label(sim: &mut Sim, name: &str) {
+    sim.note(name, "a person removes the verified label");
+    if let Some(node) = sim.api.node(name) {
+        sim.monitor.label_removed(&node.view, &sim.config);
+    }
+    let key = sim.config.node_management.verified_label.key.clone();
+    sim.api.edit_node(name, |node| {
+        if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
+            labels.remove(&key);
+        }
+    });
+}
+
+/// A person wants all nodes to be verified again.
+pub(super) fn remove_all_labels(sim: &mut Sim) {
+    let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
+    for name in names {
+        remove_label(sim, &name);
+    }
+}
+
+pub(super) fn delete_worker(sim: &mut Sim, name: &str) {
+    let worker = sim.api.workers().find(|worker| worker.stamp.node.name.as_str() == name).cloned();
+    if let Some(worker) = worker {
+        sim.note(name, "a person deletes the worker");
+        let _ = sim.api.delete_worker(&worker.id);
+    }
+}
+
+pub(super) fn edit_state(sim: &mut Sim, name: &str) {
+    let garbled = sim.rng.permille(300);
+    sim.note(name, "a person removes or garbles the state annotation");
+    // A controller that has not heard of anything since the node was closed may then record a run of that time on it.
+    if let Some(node) = sim.api.node(name) {
+        let uid = node.view.id.uid.clone();
+        sim.monitor.opened_by_hand(&uid);
+    }
+    sim.api.edit_node(name, |node| {
+        if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
+            if garbled {
+                annotations.insert(names::STATE_ANNOTATION.to_owned(), json!("{\"v\":1,"));
+            } else {
+                annotations.remove(names::STATE_ANNOTATION);
+            }
+        }
+    });
+}
+
+pub(super) fn take_off_by_hand(sim: &mut Sim, name: &str) {
+    sim.note(name, "a person takes the gate taint off");
+    if let Some(node) = sim.api.node(name) {
+        sim.monitor.opened_by_hand(&node.view.id.uid);
+    }
+    let keys: Vec<String> = sim.config.node_management.taints.iter().map(|taint| taint.key.clone()).collect();
+    sim.api.edit_node(name, |node| {
+        if let Some(list) = node["spec"]["taints"].as_array_mut() {
+            list.retain(|taint| !keys.iter().any(|key| taint["key"] == json!(key)));
+        }
+    });
+}
+
+pub(super) fn pause(sim: &mut Sim, name: &str) {
+    sim.note(name, "a person pauses the node, or lets it go on");
+    sim.api.edit_node(name, |node| {
+        let paused = node.pointer("/metadata/annotations/node-ready~1paused").is_some();
+        if !node["metadata"]["annotations"].is_object() {
+            node["metadata"]["annotations"] = json!({});
+        }
+        if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
+            if paused {
+                annotations.remove(names::PAUSED_ANNOTATION);
+            } else {
+                annotations.insert(names::PAUSED_ANNOTATION.to_owned(), json!("true"));
+            }
+        }
+    });
+}
+
+/// Edits the configuration, if that leaves one which the product takes.
+pub(super) fn edit_config(sim: &mut Sim) {
+    let mut config = (*sim.config).clone();
+    let what = scenario::edit(&mut config, sim.actors.has_init_pods, &mut sim.rng);
+    if !scenario::is_valid(&config) {
+        return;
+    }
+    sim.note("", format_args!("a person edits the configuration: {what}"));
+    sim.stats.count(what);
+    if config.node_management.taints != sim.config.node_management.taints {
+        let uids: Vec<_> = sim.api.nodes().map(|(_, node)| node.view.id.uid.clone()).collect();
+        for uid in &uids {
+            sim.monitor.opened_by_hand(uid);
+        }
+    }
+    sim.config = Arc::new(config);
+    sim.monitor.config_changed(&sim.api, &sim.config, sim.now);
+    sim.reconfigure(TAKEN_UP_WITHIN);
+}
+
+/// Edits what Karpenter knows of the gates in one of its pools.
+pub(super) fn edit_pools(sim: &mut Sim) {
+    let index = usize::try_from(sim.rng.below(sim.pools.len() as u64)).unwrap_or(0);
+    let Some(pool) = sim.pools.get_mut(index) else { return };
+    pool.startup_taints =
+        if pool.startup_taints.is_empty() { scenario::gate_keys() } else { std::iter::empty().collect() };
+    let line = format!("a person edits the NodePool {}", pool.name);
+    sim.note("", line);
+    sim.stats.count("NodePool edited");
+    sim.monitor.pools_changed(&sim.pools, sim.now);
+    sim.tell_pools();
+}
+
+/// At the end nothing is paused.
+pub(super) fn let_go(sim: &mut Sim) {
+    let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
+    for name in names {
+        sim.api.edit_node(&name, |node| {
+            if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
+                annotations.remove(names::PAUSED_ANNOTATION);
+            }
+        });
+    }
+    let config = Arc::make_mut(&mut sim.config);
+    config.reconciliation.paused = false;
+    config.reconciliation.dry_run = false;
+    sim.reconfigure(0);
+}

@@ -1,0 +1,209 @@
+//! The controllers' writes on their way: sent, carried out or not, answered or not.
+
+use std::sync::Arc;
+
+use knr_core::action::{Action, Closing, Recorded};
+use knr_core::engine::{Order, Outcome};
+use knr_core::ids::Version;
+use knr_core::names;
+use knr_core::view::Purpose;
+
+use super::process::is_deletion;
+use super::{Event, Sim};
+use crate::actors;
+use crate::api::Refusal;
+use crate::faults::{ErrorClass, WriteFault};
+use crate::invariants::Write;
+use crate::writers::Request;
+
+/// A request that is not answered is given up after this many milliseconds.
+pub(crate) const CALL_LIMIT: u64 = 10_000;
+
+impl Sim {
+    /// For how long a request or an answer travels, in milliseconds.
+    pub(crate) fn latency(&mut self) -> u64 {
+        let slow = self.faults.weather().latency;
+        self.rng.between(1, 4 + slow)
+    }
+
+    /// Sends as many requests as may be under way at once. Who does not lead sends nothing.
+    pub(super) fn dispatch(&mut self, id: usize) {
+        if self.replicas[id].engine.is_none() {
+            return;
+        }
+        if !self.replicas[id].leading {
+            self.give_up_all(id);
+            return;
+        }
+        for request in self.replicas[id].writers.drain_late(self.now) {
+            self.stats.count("order that waited for too long");
+            self.give_up(request);
+        }
+        while let Some(request) = self.replicas[id].writers.next(self.now) {
+            self.monitor.sent(&request, &self.replicas[id].config, &self.api);
+            let latency = self.latency();
+            self.at(latency, Event::Arrive(Box::new(request)));
+        }
+    }
+
+    /// Sends nothing of what waits.
+    pub(super) fn give_up_all(&mut self, id: usize) {
+        for request in self.replicas[id].writers.drain() {
+            self.stats.count("order of who may not write any more");
+            self.give_up(request);
+        }
+    }
+
+    /// What was not sent was not carried out, and is said to be so.
+    fn give_up(&mut self, request: Request) {
+        self.note(
+            request.order.action.node().name.as_str(),
+            format_args!("replica {}: not sent: {}", request.replica, request.order.action),
+        );
+        self.replicas[request.replica].writers.begin(&request, self.now);
+        self.at(0, Event::Answer(Box::new(request), Outcome::Unavailable));
+    }
+
+    /// A request reaches the API server, or does not.
+    pub(super) fn arrive(&mut self, request: Request) {
+        let fault = match (&request.order.action, self.outages.stop_controllers_until(self.now)) {
+            (_, Some(_)) if self.rng.permille(500) => Some(WriteFault::Error(ErrorClass::Timeout)),
+            (_, Some(_)) => Some(WriteFault::Error(ErrorClass::Unavailable)),
+            (Action::Tell { .. }, None) => None,
+            (_, None) => self.faults.of_write(self.stats.writes, &mut self.rng),
+        };
+        let node = request.order.action.node().name.clone();
+        self.note(
+            node.as_str(),
+            format_args!("replica {}: {}{}", request.replica, request.order.action, Told(fault)),
+        );
+        let is_same_life = self.replicas[request.replica].life == request.life;
+        self.stats.writes += 1;
+        match fault {
+            None => {
+                let outcome = self.carry_out(&request);
+                let latency = self.latency();
+                self.at(latency, Event::Answer(Box::new(request), outcome));
+            }
+            Some(WriteFault::CrashBefore) if is_same_life => self.crash(request.replica, None),
+            Some(WriteFault::CrashAfter) => {
+                self.carry_out(&request);
+                if is_same_life {
+                    self.crash(request.replica, None);
+                }
+            }
+            Some(WriteFault::AnswerLost) => {
+                self.carry_out(&request);
+                self.at(CALL_LIMIT, Event::Answer(Box::new(request), Outcome::Unknown));
+            }
+            Some(WriteFault::Late) => {
+                let late = Request { life: 0, ..request.clone() };
+                self.at(CALL_LIMIT, Event::Answer(Box::new(request), Outcome::Unknown));
+                let after = CALL_LIMIT + self.rng.between(0, 3_000);
+                self.at(after, Event::Arrive(Box::new(late)));
+            }
+            Some(WriteFault::Error(class)) => {
+                let (outcome, after) = failure(class);
+                self.at(after, Event::Answer(Box::new(request), outcome));
+            }
+            Some(WriteFault::CrashBefore) => {}
+        }
+    }
+
+    /// Carries a request out, and holds it against the rules.
+    pub(crate) fn carry_out(&mut self, request: &Request) -> Outcome {
+        let action = &request.order.action;
+        let name = action.node().name.as_str();
+        let before = self.api.node(name).cloned();
+        let result = self.api.carry_out(action);
+        self.stats.deletions += usize::from(is_deletion(action));
+        match result {
+            Ok(facts) => {
+                let write = Write {
+                    api: &self.api,
+                    machines: &self.actors.machines,
+                    outages: &self.outages,
+                    request,
+                    before,
+                    now: self.now,
+                };
+                self.monitor.after(&write);
+                self.stats.count(kind_of(action));
+                if matches!(action, Action::DeleteNode { claim: Some(_), .. }) {
+                    actors::claim_deleted(self, action.node());
+                }
+                if is_deletion(action) && self.faults.is_stale_after(self.stats.deletions) {
+                    let past = Version(self.api.version().0.saturating_sub(1));
+                    self.crash(request.replica, Some(past));
+                }
+                Outcome::Done(facts)
+            }
+            Err(refusal) => {
+                self.note(name, format_args!("  refused: {refusal:?}"));
+                match refusal {
+                    Refusal::NotFound | Refusal::Conflict | Refusal::Invalid(_) => Outcome::Conflict,
+                }
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, request: &Request, outcome: Outcome) {
+        let Request { replica: id, life, order, .. } = request;
+        let (now, true_now) = (self.replicas[*id].time(self.now), self.now);
+        let replica = &mut self.replicas[*id];
+        if replica.life != *life {
+            return;
+        }
+        let Some(engine) = &mut replica.engine else { return };
+        replica.writers.landed(request, true_now);
+        self.monitor.answered(request, &outcome);
+        if let Some(tell) = engine.settle(order, outcome, now) {
+            let order = Order { ticket: u64::MAX, action: tell };
+            let config = Arc::clone(&replica.config);
+            replica.writers.take(Request { replica: *id, life: *life, order, decided: true_now, config });
+        }
+        replica.due = true;
+    }
+}
+
+/// What a write does, in a phrase.
+fn kind_of(action: &Action) -> &'static str {
+    match action {
+        Action::StartWorker { stamp } if stamp.purpose == Purpose::Reference => "run for comparison",
+        Action::StartWorker { .. } => "run to verify",
+        Action::RemoveWorker { .. } => "worker removed",
+        Action::OpenGate { gate, .. } if gate == names::VERIFICATION_GATE => "verification gate opened",
+        Action::OpenGate { .. } => "startup gate opened",
+        Action::CloseGate { because: Closing::FailedAgain, .. } => "gate closed: failed again",
+        Action::CloseGate { because: Closing::Rebooted, .. } => "gate closed: restarted",
+        Action::CloseGate { because: Closing::Backfill, .. } => "gate closed: never had it",
+        Action::Record { what: Recorded::Failure, .. } => "failure recorded",
+        Action::Record { what: Recorded::NoVerdict, .. } => "run without a verdict recorded",
+        Action::Record { what: Recorded::Comparison, .. } => "comparison recorded",
+        Action::SetCondition { .. } => "condition set",
+        Action::Tell { .. } => "event",
+        Action::ReserveDeletion { .. } => "deletion reserved",
+        Action::DeleteNode { claim: Some(_), .. } => "node deleted by its claim",
+        Action::DeleteNode { claim: None, .. } => "node deleted",
+    }
+}
+
+/// A fault as the story tells it.
+pub(crate) struct Told(pub(crate) Option<WriteFault>);
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.map_or(Ok(()), |fault| write!(f, " ({fault:?})"))
+    }
+}
+
+/// What is answered to a request that fails, and after how many milliseconds.
+pub(crate) fn failure(class: ErrorClass) -> (Outcome, u64) {
+    match class {
+        ErrorClass::Forbidden => (Outcome::Refused("forbidden".to_owned()), 2),
+        ErrorClass::Conflict | ErrorClass::Invalid => (Outcome::Conflict, 2),
+        ErrorClass::TooMany | ErrorClass::Unavailable => (Outcome::Unavailable, 2),
+        ErrorClass::Internal => (Outcome::Unknown, 2),
+        ErrorClass::Timeout => (Outcome::Unknown, CALL_LIMIT),
+    }
+}

@@ -1,0 +1,240 @@
+//! Configurations: as they are at the start of a run, and as people edit them while it lasts.
+
+use std::collections::BTreeSet;
+
+use knr_core::config::{
+    Config, Effect, NodeManagement, OnReboot, RetryBackoff, Selector, StartupGate, Taint,
+};
+use knr_core::names;
+use knr_core::view::PoolView;
+
+use super::{Size, choose};
+use crate::rng::Rng;
+
+/// What init pods on every node are components of, each for a gate of its own.
+pub(crate) const COMPONENTS: [&str; 2] = [names::INIT_POD_VALUE, "storage"];
+const SECOND_TAINT: &str = "node-ready/second";
+const OTHER_TAINT: &str = "example.com/unverified";
+const STORAGE_TAINT: &str = "example.com/storage";
+
+/// Keys of all taints that a gate may have in a run.
+pub(crate) fn gate_keys() -> BTreeSet<String> {
+    let keys = [names::UNVERIFIED_TAINT, names::STARTUP_TAINT, SECOND_TAINT, OTHER_TAINT, STORAGE_TAINT];
+    keys.into_iter().map(str::to_owned).collect()
+}
+
+/// One pool that knows the gates, and one that does not.
+pub(super) fn pools() -> Vec<PoolView> {
+    vec![
+        PoolView { name: "aware".to_owned(), startup_taints: gate_keys() },
+        PoolView { name: "unaware".to_owned(), startup_taints: std::iter::empty().collect() },
+    ]
+}
+
+/// Short spans, so that a life fits into minutes.
+pub(super) fn base() -> Config {
+    let mut config = Config::default();
+    config.worker.timeout_seconds = 30;
+    config.worker.pending_timeout_seconds = 40;
+    config.reconciliation.max_retry_delay_seconds = 60;
+    config
+}
+
+/// The configuration at the start of a run.
+pub(super) fn draw(size: Size, rng: &mut Rng) -> Config {
+    let mut config = base();
+    config.reconciliation.max_retries = choose(rng, [1, 3, 5]);
+    if rng.permille(300) {
+        config.reconciliation.retry_backoff = RetryBackoff::Linear;
+    }
+    let (slots, failing) = match size {
+        Size::Small => ([1, 2, 100], [20, 60, 60]),
+        Size::Large => ([5, 20, 100], [10, 20, 60]),
+    };
+    config.limits.max_concurrent_workers = choose(rng, slots);
+    config.limits.deletion.max_failing_percent = choose(rng, failing);
+    config.node_management.on_reboot = choose(rng, [OnReboot::Verify, OnReboot::Close, OnReboot::Ignore]);
+    config.node_management.backfill = rng.permille(250);
+    config.node_management.delete_failed_nodes = rng.permille(400);
+    config.node_management.taints = taints(rng);
+    if rng.permille(400) {
+        config.gates = gates(rng);
+        if rng.permille(500) {
+            config.node_management.after = config.gates.iter().map(|gate| gate.name.clone()).collect();
+        }
+    }
+    if !is_valid(&config) {
+        config.node_management.backfill = false;
+    }
+    config
+}
+
+fn taint(key: &str, effect: Effect) -> Taint {
+    Taint { key: key.to_owned(), value: "true".to_owned(), effect }
+}
+
+fn taints(rng: &mut Rng) -> Vec<Taint> {
+    match rng.below(10) {
+        0..7 => vec![taint(names::UNVERIFIED_TAINT, Effect::NoSchedule)],
+        7 => vec![taint(names::UNVERIFIED_TAINT, Effect::NoExecute)],
+        8 => vec![taint(names::UNVERIFIED_TAINT, Effect::NoSchedule), taint(SECOND_TAINT, Effect::NoExecute)],
+        _ => vec![
+            taint(SECOND_TAINT, Effect::NoSchedule),
+            taint(names::UNVERIFIED_TAINT, Effect::PreferNoSchedule),
+        ],
+    }
+}
+
+/// A gate that waits for init pods of another component.
+fn second_gate() -> StartupGate {
+    StartupGate {
+        name: "storage".to_owned(),
+        taint: taint(STORAGE_TAINT, Effect::NoSchedule),
+        pod_selector: selector(&format!("{}={}", names::INIT_POD_LABEL, COMPONENTS[1])),
+        ready_annotation: "example.com/storage-ready".to_owned(),
+        completed_annotation: "example.com/storage-since".to_owned(),
+        ..StartupGate::default()
+    }
+}
+
+fn selector(text: &str) -> Selector {
+    text.parse().unwrap_or_else(|_| StartupGate::default().pod_selector)
+}
+
+fn gates(rng: &mut Rng) -> Vec<StartupGate> {
+    let mut second = second_gate();
+    if rng.permille(500) {
+        second.after = Some(Vec::new());
+    }
+    match rng.below(4) {
+        0 => vec![StartupGate::default(), second],
+        1 => vec![second],
+        _ => vec![StartupGate::default()],
+    }
+}
+
+/// Changes one part of a configuration, and says which.
+pub(crate) fn edit(config: &mut Config, may_have_gates: bool, rng: &mut Rng) -> &'static str {
+    match rng.below(15) {
+        0..6 => edit_pace(config, rng),
+        6..13 => edit_nodes(&mut config.node_management, rng),
+        13 if may_have_gates => {
+            config.gates = if rng.permille(300) { Vec::new() } else { gates(rng) };
+            let names: Vec<&String> = config.gates.iter().map(|gate| &gate.name).collect();
+            config.node_management.after.retain(|name| names.contains(&name));
+            "gates"
+        }
+        _ => {
+            let names = config.gates.iter().map(|gate| gate.name.clone()).collect();
+            let after = &mut config.node_management.after;
+            *after = if after.is_empty() { names } else { Vec::new() };
+            "after"
+        }
+    }
+}
+
+fn edit_pace(config: &mut Config, rng: &mut Rng) -> &'static str {
+    let pace = &mut config.reconciliation;
+    match rng.below(6) {
+        0 => {
+            pace.max_retries = up_to(6, rng);
+            "maxRetries"
+        }
+        1 => {
+            pace.retry_delay_seconds = up_to(20, rng);
+            "retryDelaySeconds"
+        }
+        2 => {
+            pace.paused = !pace.paused;
+            "paused"
+        }
+        3 => {
+            pace.dry_run = !pace.dry_run;
+            "dryRun"
+        }
+        4 => {
+            config.limits.max_concurrent_workers = 1 + up_to(7, rng);
+            "maxConcurrentWorkers"
+        }
+        _ => {
+            let deletion = &mut config.limits.deletion;
+            deletion.max_failing_percent = up_to(100, rng);
+            deletion.max_percent = up_to(30, rng);
+            deletion.max_per_hour = up_to(5, rng);
+            "limits.deletion"
+        }
+    }
+}
+
+fn edit_nodes(nodes: &mut NodeManagement, rng: &mut Rng) -> &'static str {
+    match rng.below(7) {
+        0 | 1 => {
+            nodes.delete_failed_nodes = !nodes.delete_failed_nodes;
+            "deleteFailedNodes"
+        }
+        2 => {
+            nodes.backfill = !nodes.backfill;
+            "backfill"
+        }
+        3 => {
+            nodes.on_reboot = choose(rng, [OnReboot::Verify, OnReboot::Close, OnReboot::Ignore]);
+            "onReboot"
+        }
+        4 => {
+            let zone = selector("zone=b");
+            match nodes.exclude.iter().position(|known| *known == zone) {
+                Some(index) => drop(nodes.exclude.remove(index)),
+                None => nodes.exclude.push(zone),
+            }
+            "exclude"
+        }
+        5 => {
+            let label = &mut nodes.verified_label;
+            let (part, others) = if rng.permille(500) {
+                (&mut label.value, ["true", "yes"])
+            } else {
+                (&mut label.key, [names::VERIFIED_LABEL, "example.com/verified"])
+            };
+            others[usize::from(*part == others[0])].clone_into(part);
+            "verifiedLabel"
+        }
+        _ => {
+            nodes.taints =
+                if rng.permille(300) { vec![taint(OTHER_TAINT, Effect::NoSchedule)] } else { taints(rng) };
+            "taints"
+        }
+    }
+}
+
+fn up_to(most: u64, rng: &mut Rng) -> u32 {
+    u32::try_from(rng.between(1, most)).unwrap_or(1)
+}
+
+/// Whether the product takes a configuration. Reading it takes time, so this looks only where it may be refused.
+pub(crate) fn is_valid(config: &Config) -> bool {
+    let evicts = config.node_management.taints.iter().any(|taint| taint.effect == Effect::NoExecute);
+    if !(evicts && config.node_management.backfill) {
+        return true;
+    }
+    serde_json::to_string(config).is_ok_and(|text| Config::parse(&text).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_configuration_is_one_that_the_product_takes() {
+        let mut rng = Rng::new(1);
+        for size in [Size::Small, Size::Large] {
+            for _ in 0..20 {
+                let mut config = draw(size, &mut rng);
+                for _ in 0..5 {
+                    let text = serde_json::to_string(&config).unwrap();
+                    assert!(!is_valid(&config) || Config::parse(&text).is_ok(), "{text}");
+                    edit(&mut config, true, &mut rng);
+                }
+            }
+        }
+    }
+}
