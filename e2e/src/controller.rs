@@ -112,6 +112,21 @@ impl<'c> Controller<'c> {
         write_config(&self.folder, config, self.port)
     }
 
+    /// Gives it another configuration file and waits until that is in force.
+    #[track_caller]
+    pub fn reload(&self, config: &Config) -> Result<()> {
+        let before = self.reloads()?;
+        self.reconfigure(config)?;
+        let what = format!("replica {} to use its new configuration", self.name);
+        self.cluster.eventually(&what, || Ok(self.reloads()? > before))
+    }
+
+    /// How often a changed configuration has come into force.
+    pub fn reloads(&self) -> Result<f64> {
+        let reloads = self.metrics()?.value("kube_node_ready_config_reloads_total", &[("outcome", "ok")]);
+        reloads.context("reloads are not counted")
+    }
+
     /// Cuts its way to the API server.
     pub fn cut_off(&self, outage: Outage) {
         self.forwarder.cut(outage);

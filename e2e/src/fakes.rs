@@ -53,7 +53,7 @@ impl Cluster {
         self.apply(&policy(&mark).to_string())?;
         let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All");
         self.eventually("workers to be marked", || {
-            let pod = self.api().create(&pods, &sample())?;
+            let pod = self.api().create(&pods, &sample_worker())?;
             let marks = &pod["metadata"]["annotations"];
             ensure!(marks["lab/message"] == report, "{marks}");
             Ok(marks["lab/exit-code"] == exit_code.as_str())
@@ -93,7 +93,7 @@ fn policy(mark: &str) -> Value {
 }
 
 /// A pod that is as restricted as a worker, and is never made.
-fn sample() -> Value {
+pub(crate) fn sample_worker() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": "node-ready-worker-sample" },

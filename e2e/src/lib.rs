@@ -24,6 +24,8 @@
 //! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
 //! | [`door_log`](DoorLog) | how the gate of a node stood over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
+//! | [`dns`](Cluster::stop_dns) | the cluster's DNS, off and on |
+//! | [`images`](Cluster::load_foreign_image), [`refusal`](Refusal) | workers that cannot run, through no fault of their node |
 //! | [`etcd`](Cluster::compact) | what is done behind the back of the API server |
 //! | [`writes`](Write) | what the product wrote, from the audit log |
 //! | [`forwarder`](Forwarder), [`api`](Api), [`http`](Answer), [`metrics`](Metrics), [`product`] | smaller things |
@@ -33,15 +35,18 @@ mod cluster;
 mod config;
 mod controller;
 mod deployment;
+mod dns;
 mod door_log;
 mod etcd;
 mod fakes;
 mod forwarder;
 mod hold;
 mod http;
+mod images;
 mod metrics;
 mod node;
 pub mod product;
+mod refusal;
 mod release;
 mod rights;
 mod story;
@@ -60,7 +65,8 @@ pub use forwarder::{Forwarder, Outage};
 pub use hold::Hold;
 pub use http::{Answer, get};
 pub use metrics::Metrics;
-pub use node::{Condition, GATE, Node, NodeEvent};
+pub use node::{Condition, GATE, Node, NodeEvent, RETRY};
+pub use refusal::Refusal;
 pub use release::{RELEASE, Release, chart, pods_of, values};
 pub use story::PATIENCE;
 pub use writes::Write;

@@ -1,11 +1,15 @@
 //! What the cluster shows of one node. Public names are spelled out here once more: the product must not change them by mistake.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use lab::Lab;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE};
 
+/// Annotation by which an operator asks for an attempt now.
+pub const RETRY: &str = "node-ready/retry";
 /// The taint of the verification gate.
 pub const GATE: &str = "node-ready/unverified=true:NoSchedule";
 /// The beginning of every name the product puts on a node.
@@ -189,6 +193,16 @@ impl<'c> Node<'c> {
         self.patch(&json!({ "spec": { "taints": [gate] } })).map(drop)
     }
 
+    /// Sets one of its annotations, or removes it.
+    pub fn annotate(&self, key: &str, value: Option<&str>) -> Result<()> {
+        self.patch(&json!({ "metadata": { "annotations": { key: value } } })).map(drop)
+    }
+
+    /// Removes the label of a node that passed, which asks for another verification.
+    pub fn remove_label(&self) -> Result<()> {
+        self.patch(&json!({ "metadata": { "labels": { LABEL: null } } })).map(drop)
+    }
+
     /// Deletes the Node object, not its machine.
     pub fn delete(&self) -> Result<()> {
         self.cluster.api().delete(&self.path())
@@ -208,6 +222,33 @@ impl<'c> Node<'c> {
             let state = self.state()?;
             ensure!(state[field] == value, "it is {}", state[field]);
             Ok(Some(()))
+        })
+    }
+
+    /// How many workers have come to a result that its state knows of.
+    pub fn results(&self) -> Result<u64> {
+        Ok(self.state()?["serial"].as_u64().unwrap_or_default())
+    }
+
+    /// Looks until that many workers have come to a result, whatever it was.
+    #[track_caller]
+    pub fn wait_for_results(&self, count: u64) -> Result<()> {
+        self.cluster.wait_for(&format!("{count} workers of {} to come to a result", self.name), || {
+            let results = self.results()?;
+            ensure!(results >= count, "{results} have");
+            Ok(Some(()))
+        })
+    }
+
+    /// Looks until its condition has this status, and a message with all of these parts.
+    #[track_caller]
+    pub fn wait_for_condition(&self, limit: Duration, status: &str, parts: &[&str]) -> Result<Condition> {
+        let what = format!("the condition of {} to be {status} because of {parts:?}", self.name);
+        self.cluster.wait_at_most(limit, &what, || {
+            let condition = self.condition()?.context("it has none")?;
+            let is_told = parts.iter().all(|part| condition.message.contains(part));
+            ensure!(condition.status == status && is_told, "it is {condition:?}");
+            Ok(Some(condition))
         })
     }
 

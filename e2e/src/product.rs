@@ -15,7 +15,7 @@ pub const REPOSITORY: &str = "lab.local/kube-node-ready";
 /// Its tag.
 pub const TAG: &str = "e2e";
 /// Who runs it in a container.
-const USER: u32 = 65532;
+pub(crate) const USER: u32 = 65532;
 
 /// The static program, as `make test-e2e` builds it.
 pub fn path() -> Result<PathBuf> {

@@ -28,9 +28,20 @@ impl Cluster {
 
     /// Looks until there is something, and gives it. An error counts as "not yet".
     #[track_caller]
-    pub fn wait_for<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    pub fn wait_for<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        self.wait_at_most(PATIENCE, what, look)
+    }
+
+    /// The same with another limit, for what the product promises within a stated time.
+    #[track_caller]
+    pub fn wait_at_most<T>(
+        &self,
+        limit: Duration,
+        what: &str,
+        mut look: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
         let place = Location::caller();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + limit;
         loop {
             let last = match look() {
                 Ok(Some(value)) => return Ok(value),
@@ -39,7 +50,7 @@ impl Cluster {
             };
             if Instant::now() > deadline {
                 let why = last.map(|err| format!(": {err:#}")).unwrap_or_default();
-                bail!("{place}: waited {} s in vain for {what}{why}\n{}", PATIENCE.as_secs(), self.story());
+                bail!("{place}: waited {} s in vain for {what}{why}\n{}", limit.as_secs(), self.story());
             }
             std::thread::sleep(POLL);
         }

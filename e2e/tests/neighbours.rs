@@ -35,12 +35,8 @@ fn verified_nodes_may_change_and_others_may_write() -> Result<()> {
         a_node_without_its_label_is_verified_again_and_stays_open(&cluster, &sturdy)?;
         a_node_that_was_restarted_is_verified_again_and_stays_open(&cluster, &sturdy)?;
         done(fails)?;
-        let on_reboot = |value: &str| {
-            let reloads = reloads(&controller)?;
-            controller.reconfigure(&config.clone().set("nodeManagement.onReboot", value))?;
-            cluster
-                .eventually("the configuration to be in force", || Ok(self::reloads(&controller)? > reloads))
-        };
+        let on_reboot =
+            |value: &str| controller.reload(&config.clone().set("nodeManagement.onReboot", value));
         on_reboot("close")?;
         a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(&cluster, &sturdy)?;
         on_reboot("ignore")?;
@@ -52,7 +48,7 @@ fn verified_nodes_may_change_and_others_may_write() -> Result<()> {
 fn a_node_without_its_label_is_verified_again_and_stays_open(cluster: &Cluster, node: &Node) -> Result<()> {
     let doors = node.door_log()?;
     let before = node.state()?;
-    remove_label(node)?;
+    node.remove_label()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;
     assert!(node.is_verified()?, "the label is back");
     assert_eq!(doors.so_far()?, ["open"]);
@@ -63,7 +59,7 @@ fn a_node_without_its_label_is_closed_if_it_fails(cluster: &Cluster, node: &Node
     let doors = node.door_log()?;
     node.machine()?.inject(Fault::Dns)?;
     let before = node.state()?;
-    remove_label(node)?;
+    node.remove_label()?;
     wait_for_another_verdict(cluster, node, &before, "failed")?;
     is_closed_for(cluster, node, "DnsTimeout")?;
     assert_eq!(doors.so_far()?, ["open", "closed"]);
@@ -84,9 +80,7 @@ fn a_node_that_was_restarted_is_verified_again_and_stays_open(cluster: &Cluster,
 fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Node) -> Result<()> {
     let doors = node.door_log()?;
     let before = node.state()?;
-    let pause = |value: Option<&str>| {
-        node.patch(&json!({ "metadata": { "annotations": { "node-ready/paused": value } } }))
-    };
+    let pause = |value: Option<&str>| node.annotate("node-ready/paused", value);
     // A machine that is switched on works; it has to be broken before it is verified.
     pause(Some("true"))?;
     node.machine()?.reboot()?;
@@ -126,11 +120,6 @@ fn a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(
     Ok(())
 }
 
-fn remove_label(node: &Node) -> Result<()> {
-    node.patch(&json!({ "metadata": { "labels": { LABEL: null } } }))?;
-    Ok(())
-}
-
 /// Looks until a worker that was made since then has come to this verdict.
 fn wait_for_another_verdict(cluster: &Cluster, node: &Node, before: &Value, phase: &str) -> Result<()> {
     cluster.wait_for(&format!("{} to be {phase} once more", node.name()), || {
@@ -152,13 +141,6 @@ fn is_closed_for(cluster: &Cluster, node: &Node, cause: &str) -> Result<()> {
 fn opens_once_mended(cluster: &Cluster, node: &Node) -> Result<()> {
     node.machine()?.heal()?;
     cluster.eventually(&format!("{} to be verified", node.name()), || node.is_verified())
-}
-
-fn reloads(controller: &Controller) -> Result<f64> {
-    let metrics = controller.metrics()?;
-    metrics
-        .value("kube_node_ready_config_reloads_total", &[("outcome", "ok")])
-        .context("there is no such metric")
 }
 
 /// On simulated nodes, five at a time: so all of them write to the same few.

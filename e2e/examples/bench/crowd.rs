@@ -263,13 +263,13 @@ impl<'a> Crowd<'a> {
             self.fleet.grow(many).await?;
             self.fleet.running_workers(many - few).await
         })?;
-        subject.until_at_rest()?;
+        subject.until_at_rest(subject::PATIENCE)?;
         let what = format!("{many} nodes, of which {} are being verified", many - few);
         report_memory(&what, process::memory(subject.program.pid())?, Some(40.0), report);
         let name = self.name("restart", Who::Product);
         subject.stop()?;
         let again = Subject::start(Who::Product, &self.lab, &self.config, &name)?;
-        again.until_at_rest()?;
+        again.until_at_rest(subject::PATIENCE)?;
         report_memory("the same, after a restart", process::memory(again.program.pid())?, Some(40.0), report);
         report.section("From the start of the product until it is ready");
         let starts = self.bursts.iter().filter(|(who, _)| *who == Who::Product);
@@ -314,7 +314,7 @@ fn mebibytes(kibibytes: u64) -> f64 {
 
 fn rest(who: Who, subject: &Subject) -> Result<()> {
     match who {
-        Who::Product => subject.until_at_rest(),
+        Who::Product => subject.until_at_rest(subject::PATIENCE),
         Who::Baseline => Ok(()),
     }
 }

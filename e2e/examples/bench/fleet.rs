@@ -24,6 +24,8 @@ pub(crate) const WORKERS: &str = "/api/v1/namespaces/bench/pods?timeoutSeconds=3
 /// So many of our own requests are in flight at once.
 const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_mins(3);
+/// For each node in addition.
+const PATIENCE_FOR_A_NODE: Duration = Duration::from_millis(60);
 /// By then kwok has run whatever it has noticed.
 const NUDGE: Duration = Duration::from_secs(40);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -45,6 +47,11 @@ impl Fleet {
         Self { api, nodes, size: 0 }
     }
 
+    /// How long all nodes may take for anything.
+    pub(crate) fn patience(&self) -> Duration {
+        PATIENCE + PATIENCE_FOR_A_NODE * u32::try_from(self.size).unwrap_or(u32::MAX)
+    }
+
     /// Adds nodes until there are this many, and waits until they are Ready.
     pub(crate) async fn grow(&mut self, size: usize) -> Result<()> {
         let numbers = std::mem::replace(&mut self.size, size)..size;
@@ -58,7 +65,7 @@ impl Fleet {
             let is_ready = |number| nodes.get(&objects::node_name(number)).is_some_and(SeenNode::is_ready);
             numbers.clone().all(is_ready).then_some(())
         };
-        self.nodes.wait("all nodes to be Ready", PATIENCE, all_fresh).await
+        self.nodes.wait("all nodes to be Ready", self.patience(), all_fresh).await
     }
 
     /// Makes every node again what it was when it joined, and removes all workers.
@@ -75,7 +82,7 @@ impl Fleet {
         let all_fresh = |nodes: &BTreeMap<String, SeenNode>| {
             (nodes.len() == self.size && nodes.values().all(SeenNode::is_fresh)).then_some(())
         };
-        self.nodes.wait("all nodes to be as they were", PATIENCE, all_fresh).await
+        self.nodes.wait("all nodes to be as they were", self.patience(), all_fresh).await
     }
 
     /// Waits until the last pod is gone.
@@ -87,7 +94,7 @@ impl Fleet {
             }
             Ok(())
         };
-        timeout(PATIENCE, gone).await.context("workers do not go")?
+        timeout(self.patience(), gone).await.context("workers do not go")?
     }
 
     /// Makes the worker of every node, as the product would.
@@ -115,7 +122,7 @@ impl Fleet {
         let began = Instant::now();
         loop {
             let all = pods.wait("all workers to run", NUDGE, all_run).await;
-            if all.is_ok() || began.elapsed() > PATIENCE {
+            if all.is_ok() || began.elapsed() > self.patience() {
                 return all;
             }
             self.nudge(&pods).await?;
@@ -162,10 +169,18 @@ impl Fleet {
     /// Waits until every node is open, and tells since when.
     pub(crate) async fn openings(&self) -> Result<BTreeMap<String, Instant>> {
         self.nodes
-            .wait("every gate to open", PATIENCE, |nodes| {
+            .wait("every gate to open", self.patience(), |nodes| {
                 nodes.iter().map(|(name, node)| Some((name.clone(), node.opened_at?))).collect()
             })
             .await
+    }
+
+    /// Waits until every node shows a verdict.
+    pub(crate) async fn conditions(&self) -> Result<()> {
+        let all_are_judged = |nodes: &BTreeMap<String, SeenNode>| {
+            nodes.values().all(|node| node.judged_at.is_some()).then_some(())
+        };
+        self.nodes.wait("every condition", self.patience(), all_are_judged).await
     }
 }
 

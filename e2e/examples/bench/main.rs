@@ -4,12 +4,14 @@
 //! make bench                      both parts, about ten minutes
 //! ... --part kwok --rounds 4      thousands of simulated nodes, more often
 //! ... --part kubelet              real kubelets
+//! ... --part surge                ten thousand simulated nodes at a hundred a second, about ten minutes
 //! ```
 //!
 //! | module | what it knows |
 //! |---|---|
 //! | `crowd` | simulated nodes by the thousand: one round with one subject, and what it came to |
 //! | `kubelet` | real nodes that join one after another |
+//! | `surge` | more simulated nodes at once than an API server on this machine keeps up with |
 //! | `subject`, `bare` | the product as a process, and the baseline |
 //! | `fleet`, `mirror`, `objects`, `api` | nodes and pods: made, ended, watched |
 //! | `traffic`, `process` | what the API server and the kernel counted |
@@ -25,6 +27,7 @@ mod objects;
 mod process;
 mod report;
 mod subject;
+mod surge;
 mod traffic;
 
 use std::path::PathBuf;
@@ -39,7 +42,7 @@ use report::Report;
 /// Measures the product's speed.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Only this part
+    /// Only this part; without it, all but the surge
     #[arg(long)]
     part: Option<Part>,
     /// How often each scenario is run with each subject; medians count
@@ -51,6 +54,9 @@ struct Arguments {
     /// Speed alone: no idle minute, and no further nodes
     #[arg(long)]
     speed_only: bool,
+    /// Simulated nodes in a surge
+    #[arg(long, default_value_t = 10_000)]
+    surge_nodes: usize,
     /// Real nodes for each of product and bare pod
     #[arg(long, default_value_t = 5)]
     joins: usize,
@@ -62,6 +68,7 @@ struct Arguments {
 enum Part {
     Kwok,
     Kubelet,
+    Surge,
 }
 
 /// What the bench starts itself as.
@@ -88,15 +95,18 @@ fn main() -> Result<ExitCode> {
 fn measure(arguments: &Arguments, runtime: &Runtime) -> Result<ExitCode> {
     let product = knr_e2e::product::path().context("which program to measure")?;
     let mut report = Report::new(&product)?;
-    if arguments.part != Some(Part::Kubelet) {
+    if matches!(arguments.part, None | Some(Part::Kwok)) {
         let size = crowd::Size { nodes: arguments.nodes, rounds: arguments.rounds };
         let crowd = crowd::Crowd::measure(runtime, size, &mut report)?;
         if !arguments.speed_only {
             crowd.measure_thrift(&mut report)?;
         }
     }
-    if arguments.part != Some(Part::Kwok) {
+    if matches!(arguments.part, None | Some(Part::Kubelet)) {
         kubelet::measure(runtime, arguments.joins, &mut report)?;
+    }
+    if arguments.part == Some(Part::Surge) {
+        surge::measure(runtime, arguments.surge_nodes, &mut report)?;
     }
     println!("{report}");
     Ok(if report.all_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -18,6 +18,9 @@ use crate::api::Api;
 
 /// A watch that broke is begun again after this long.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Changes are looked at together: there are hundreds a second, each look is at thousands of objects, and the processor is
+/// shared with what is measured. When something was seen is noted at once.
+const TOGETHER: Duration = Duration::from_millis(50);
 
 /// An object as far as it matters here.
 pub(crate) trait Seen: DeserializeOwned + Clone + Send + 'static {
@@ -50,6 +53,9 @@ pub(crate) struct SeenNode {
     /// When it was first seen without the gate that it had before.
     #[serde(skip)]
     pub(crate) opened_at: Option<Instant>,
+    /// When it was first seen with a verdict as a condition.
+    #[serde(skip)]
+    pub(crate) judged_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -88,8 +94,11 @@ impl SeenNode {
 
     /// It has the gate, no other taint, and nothing of the product from before.
     pub(crate) fn is_fresh(&self) -> bool {
-        let is_judged = self.status.conditions.iter().any(|it| it.r#type == names::CONDITION);
-        self.is_ready() && self.is_gated() && self.spec.taints.len() == 1 && !is_judged
+        self.is_ready() && self.is_gated() && self.spec.taints.len() == 1 && !self.is_judged()
+    }
+
+    fn is_judged(&self) -> bool {
+        self.status.conditions.iter().any(|it| it.r#type == names::CONDITION)
     }
 }
 
@@ -105,6 +114,9 @@ impl Seen for SeenNode {
     fn follows(&mut self, before: Option<Self>, now: Instant) {
         let ready_before = before.as_ref().and_then(|it| it.ready_at);
         self.ready_at = ready_before.or_else(|| self.is_ready().then_some(now));
+        if self.is_judged() {
+            self.judged_at = before.as_ref().and_then(|it| it.judged_at).or(Some(now));
+        }
         if !self.is_gated() {
             let was_gated = before.as_ref().is_some_and(Self::is_gated);
             self.opened_at = if was_gated { Some(now) } else { before.and_then(|it| it.opened_at) };
@@ -211,6 +223,7 @@ impl<T: Seen> Mirror<T> {
                     return Ok(found);
                 }
                 changes.changed().await?;
+                sleep(TOGETHER).await;
             }
         };
         let story = || format!("waited {} s for {what}", limit.as_secs());

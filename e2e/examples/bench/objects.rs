@@ -123,7 +123,14 @@ pub(crate) fn reset_status() -> Value {
 /// The worker that the product would make for this node as its first.
 pub(crate) fn worker(name: &str, uid: &str, boot: &str, config: &Config) -> Value {
     let node = NodeRef { name: name.into(), uid: uid.into() };
-    let stamp = Stamp { node, boot: boot.into(), serial: 1, attempt: 1, purpose: Purpose::Verify };
+    let stamp = Stamp {
+        node,
+        boot: boot.into(),
+        serial: 1,
+        attempt: 1,
+        purpose: Purpose::Verify,
+        requires: "".into(),
+    };
     knr_k8s::objects::worker(&stamp, config)
 }
 
@@ -151,7 +158,7 @@ fn message() -> String {
         passed("network", 9, "3 peers answer"),
         passed("services", 3, "kube-system/kube-dns at 10.96.0.10:53"),
     ];
-    serde_json::to_string(&Report { checks, error: None }).unwrap_or_default()
+    serde_json::to_string(&Report { checks, ..Report::default() }).unwrap_or_default()
 }
 
 /// A pod that makes one DNS query and no more. Like a worker it runs beside the gate.

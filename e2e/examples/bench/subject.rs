@@ -12,7 +12,7 @@ use lab::{Lab, Program};
 use crate::bare;
 use crate::objects::NAMESPACE;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// How exactly the time to become ready is measured.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -92,12 +92,16 @@ impl Subject {
         Ok(())
     }
 
+    /// What the product has counted.
+    pub(crate) fn metrics(&self) -> Result<knr_e2e::Metrics> {
+        Ok(knr_e2e::Metrics::parse(&knr_e2e::get(self.address, "/metrics")?.body))
+    }
+
     /// Waits until the product has nothing more to do. Only it says so.
-    pub(crate) fn until_at_rest(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) fn until_at_rest(&self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
         loop {
-            let answer = knr_e2e::get(self.address, "/metrics")?;
-            let orders = knr_e2e::Metrics::parse(&answer.body).value("kube_node_ready_queue_orders", &[]);
+            let orders = self.metrics()?.value("kube_node_ready_queue_orders", &[]);
             if orders.context("it does not tell how many orders there are")? < 0.5 {
                 return Ok(());
             }

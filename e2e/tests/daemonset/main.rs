@@ -113,11 +113,10 @@ fn what_could_not_be_written_in_time_is_not_written_later(
     cluster.eventually("its pod to be content with the node", || {
         ensure!(node.is_open()?, "it was closed");
         let lines = log(cluster, pod)?;
-        let last = lines.iter().rfind(|line| line["msg"] == "node");
+        let last = lines.iter().rfind(|line| line["phase"].is_string());
         Ok(last.is_some_and(|line| line["phase"] == "verified"))
     })?;
-    let is_close = |line: &Value| line["action"].as_str().is_some_and(|what| what.starts_with("close "));
-    let closed = log(cluster, pod)?.into_iter().filter(|line| line["msg"] == "done" && is_close(line));
+    let closed = log(cluster, pod)?.into_iter().filter(|line| line["msg"] == "Node closed");
     assert_eq!(closed.count(), 1, "only the first time");
     opens(cluster, node)
 }
