@@ -116,7 +116,7 @@ fn a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(
     assert_eq!(doors.so_far()?, ["open", "closed", "open"]);
     let told = node.events()?;
     let closed = told.iter().find(|event| event.reason == "Closed").context("nobody was told")?;
-    assert_eq!(closed.note, "closed: the node was restarted and has to be verified anew");
+    assert_eq!(closed.note, "closed: the node was restarted and has to be verified again");
     Ok(())
 }
 

@@ -26,7 +26,6 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Requires, short_hash};
 use crate::names;
 
 pub use self::checks::{BuiltInCheck, CheckKind, CheckPlan, CheckSpec, FileSpec, HttpSpec, MtuSpec, TcpSpec};
@@ -74,13 +73,6 @@ impl Config {
         let tree = tree::read(text)?;
         let (config, findings) = check::config(&tree);
         Problems::none_or(config, findings.into_iter().map(|finding| finding.in_file(&tree)))
-    }
-
-    /// A fingerprint of what workers check, and how: results of different ones cannot be compared.
-    #[must_use]
-    pub fn requires(&self) -> Requires {
-        let text = serde_json::to_vec(&self.worker).unwrap_or_default();
-        format!("{:016x}", short_hash(&text)).into()
     }
 
     /// The names of the gates that must be open before the named one may open, in the order of the file.

@@ -1,53 +1,52 @@
 //! What to do about one node, from what is known of it. Pure: the same knowledge gives the same decision.
+//!
+//! Nothing in here reads the configuration of the process. What is required of a node is its [`Policy`], and what is
+//! scarce across the cluster is asked of [`Grants`].
 
 mod deletion;
+mod gate;
 mod scope;
-mod startup;
 mod subject;
 mod survey;
 mod tidy;
 mod trial;
 mod verification;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
-use crate::config::Config;
-use crate::explain::{Door, Explanation, Phase};
-use crate::fleet::Fleet;
-use crate::ids::{NodeRef, Requires};
+use crate::explain::{Access, ClosedGate, Explanation, GateWait, Note, Phase, Why};
+use crate::grants::Grants;
+use crate::ids::NodeRef;
+use crate::policy::{Policy, Requirement};
 use crate::view::Stamp;
 use crate::world::{NodeEntry, World};
 use scope::Scope;
 use subject::Subject;
 pub(crate) use survey::survey;
 
-/// From where nodes are looked after.
+/// Who applies the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seat {
-    /// A controller looks after all nodes, and workers run the checks.
+pub enum Mode {
+    /// A controller manages all nodes, and workers run the checks.
     Controller,
-    /// A pod looks after the node it is on, and runs the checks itself. It verifies its node whether it ever had the gate or
+    /// A pod manages the node it runs on, and runs the checks itself. It verifies its node whether it ever had the gate or
     /// not: it is not told apart from one that lost it.
-    Node,
+    DaemonSet,
 }
 
 /// What a decision may rest on, besides the node itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// From where we look.
-    pub seat: Seat,
-    /// The configuration.
-    pub config: &'a Config,
-    /// Everything known of the cluster.
+    pub mode: Mode,
+    /// The policy of the node.
+    pub policy: &'a Policy,
     pub world: &'a World,
-    /// How all nodes are doing together.
-    pub fleet: &'a Fleet,
-    /// What workers are to check now.
-    pub requires: &'a Requires,
+    pub grants: &'a Grants,
+    /// A node that waits for something outside is looked at again this often.
+    pub interval: SignedDuration,
     /// Why the API server refused the worker of this node, if it did.
     pub refused_worker: Option<&'a str>,
-    /// The time.
     pub now: Timestamp,
 }
 
@@ -59,22 +58,21 @@ pub struct Decision {
     pub wants: Vec<Want>,
     /// When to look again even if nothing is heard of the node.
     pub wake: Option<Timestamp>,
-    /// Where the node stands.
     pub explanation: Explanation,
     /// The node's present worker is still wanted.
     worker_is_wanted: bool,
     /// The node is verified and has nothing to do: the checks may be run there for comparison.
     pub(crate) can_run_reference: bool,
+    /// The attempt that may lead to the deletion of the node is wanted or under way.
+    pub(crate) is_final_attempt: bool,
 }
 
 /// What to do now.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Want {
-    /// This write.
     Act(Action),
     /// A worker, as soon as there is a slot for it.
     Worker {
-        /// The worker to make.
         stamp: Stamp,
         /// The node has not been tried before in this boot.
         is_first: bool,
@@ -102,7 +100,14 @@ impl Want {
 
 impl Decision {
     fn new(explanation: Explanation) -> Self {
-        Self { wants: Vec::new(), wake: None, explanation, worker_is_wanted: false, can_run_reference: false }
+        Self {
+            wants: Vec::new(),
+            wake: None,
+            explanation,
+            worker_is_wanted: false,
+            can_run_reference: false,
+            is_final_attempt: false,
+        }
     }
 
     fn wants(mut self, want: Want) -> Self {
@@ -119,13 +124,17 @@ impl Decision {
         self.wants(Want::Act(action))
     }
 
+    fn notes(mut self, note: Note) -> Self {
+        self.explanation.notes.push(note);
+        self
+    }
+
     fn wakes(mut self, at: Timestamp) -> Self {
         self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
         self
     }
 }
 
-/// Decides about one node.
 #[must_use]
 pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     let Some(view) = &entry.view else {
@@ -133,37 +142,24 @@ pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     };
     let subject = Subject { cx, entry, view, state: entry.state.as_ref() };
     match scope::of(&subject) {
-        Scope::Deleting => {
-            Decision::new(Explanation::new(Phase::Deleting, subject.door(), "the node is being deleted"))
-        }
-        Scope::Paused(why) => Decision::new(subject.explain(subject.phase(), format!("paused: {why}"))),
-        Scope::Excluded(why) => {
-            let why = format!("left alone: {why}{}", subject.orphaned_gates());
-            let decision = Decision::new(Explanation::new(Phase::OutOfScope, subject.door(), why));
+        Scope::Deleting => Decision::new(subject.explain(Phase::Deleting, Why::Deleting)),
+        Scope::Paused(by) => Decision::new(subject.explain(subject.phase(), Why::Paused(by))),
+        Scope::Excluded(by) => {
+            let why = Why::Excluded { by, is_closed: subject.access() == Access::Closed };
+            let decision = Decision::new(subject.explain(Phase::OutOfScope, why));
             match tidy::spent_worker(&subject, false) {
                 Some(action) => decision.acts(action),
                 None => decision,
             }
         }
-        Scope::Ours => in_scope(&subject),
+        Scope::Managed => in_scope(&subject),
     }
 }
 
-/// Gates first, the verification gate before the others; then what is left to tidy up; and then what is no write.
+/// Gates first, the one with the checks before the others; then what is left to tidy up; and then what is no write.
 fn in_scope(subject: &Subject<'_>) -> Decision {
-    let startup = startup::consider(subject);
     let mut decision = verification::consider(subject);
-    if let Some(at) = startup.wake {
-        decision = decision.wakes(at);
-    }
-    if !startup.waiting.is_empty() {
-        let waiting = startup.waiting.join("; ");
-        decision.explanation.why = match decision.explanation.phase {
-            Phase::OutOfScope => waiting,
-            _ => format!("{}; {waiting}", decision.explanation.why),
-        };
-        decision.explanation.door = Door::Closed;
-    }
+    let gates = consider_gates(subject, &mut decision);
     let (acts, others): (Vec<Want>, Vec<Want>) =
         std::mem::take(&mut decision.wants).into_iter().partition(|want| matches!(want, Want::Act(_)));
     let wants_worker = others.iter().any(|want| matches!(want, Want::Worker { .. }));
@@ -178,11 +174,31 @@ fn in_scope(subject: &Subject<'_>) -> Decision {
     };
     let removed = removed.filter(|_| acts.is_empty()).map(Want::Act);
     decision.wants = acts;
-    decision.wants.extend(startup.actions.into_iter().map(Want::Act));
+    decision.wants.extend(gates);
     if wants_worker {
         decision.wants.extend(removed.into_iter().chain(others).chain(shown));
     } else {
         decision.wants.extend(shown.into_iter().chain(removed).chain(others));
     }
     decision
+}
+
+/// What is to be done about the gates that need no worker. Adds what every closed gate waits for to the explanation.
+fn consider_gates(subject: &Subject<'_>, decision: &mut Decision) -> Vec<Want> {
+    let mut wants = Vec::new();
+    for gate in &subject.cx.policy.gates {
+        match gate.requirement {
+            Requirement::Checks if subject.is_closed(gate) => {
+                let closed = ClosedGate { gate: gate.name.clone(), wait: GateWait::Checks };
+                decision.explanation.gates.push(closed);
+            }
+            Requirement::Checks => {}
+            Requirement::Pods(_) => wants.extend(gate::consider(subject, gate, decision)),
+        }
+    }
+    let is_closed = |closed: &ClosedGate| closed.wait != GateWait::Checks;
+    if decision.explanation.gates.iter().any(is_closed) {
+        decision.explanation.access = Access::Closed;
+    }
+    wants
 }

@@ -10,23 +10,23 @@
 //! again; until then nothing else is decided for that node.
 
 mod orders;
-mod slots;
 mod task;
 mod withdraw;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::config::Config;
-use crate::decide::{Context, Decision, Seat, Want, decide_node, survey};
-use crate::explain::Explanation;
-use crate::fleet::Fleet;
-use crate::ids::{NodeName, NodeRef, Requires};
+use crate::decide::{Context, Decision, Mode, Want, decide_node, survey};
+use crate::explain::{Explanation, Note};
+use crate::grants::Grants;
+use crate::ids::{NodeName, NodeRef};
+use crate::policy::{Policies, Policy};
 use crate::schedule::Schedule;
 use crate::world::{Fact, NodeEntry, World};
-use slots::{Slots, Turn};
 use task::{NodeTask, Underway};
 
 /// An order may wait this long for its turn. Whoever carries orders out takes back older ones, see [`Engine::withdraw`].
@@ -67,7 +67,7 @@ pub struct Plan {
     pub withheld: Vec<Action>,
     /// What to read.
     pub questions: Vec<Question>,
-    /// Nodes that now stand otherwise than was last told; none for a node that is gone.
+    /// Nodes whose status changed; none for a node that is gone.
     pub news: Vec<(NodeName, Option<Explanation>)>,
     /// When to decide again, even if nothing is heard until then.
     pub wake: Option<Timestamp>,
@@ -98,15 +98,34 @@ enum Topic {
     InitPods,
 }
 
+/// What holds for the process as a whole, whatever node is decided about.
+#[derive(Debug, Clone, PartialEq)]
+struct Settings {
+    interval: SignedDuration,
+    dry_run: bool,
+    worker_slots: usize,
+    request_timeout: SignedDuration,
+}
+
+impl From<&Config> for Settings {
+    fn from(config: &Config) -> Self {
+        Self {
+            interval: config.reconciliation.interval(),
+            dry_run: config.reconciliation.dry_run,
+            worker_slots: config.limits.max_concurrent_workers as usize,
+            request_timeout: SignedDuration::from_secs(config.kubernetes.request_timeout_seconds.into()),
+        }
+    }
+}
+
 /// The rules at work.
 #[derive(Debug)]
 pub struct Engine {
-    seat: Seat,
-    config: Config,
-    requires: Requires,
+    mode: Mode,
+    settings: Settings,
+    policies: Arc<Policies>,
     world: World,
-    fleet: Fleet,
-    slots: Slots,
+    grants: Grants,
     tasks: BTreeMap<NodeName, NodeTask>,
     timers: Schedule<Timestamp, NodeName>,
     changed: BTreeSet<NodeName>,
@@ -122,24 +141,23 @@ pub struct Engine {
 impl Engine {
     /// An engine that knows nothing yet and does nothing until it leads.
     #[must_use]
-    pub fn new(config: Config) -> Self {
-        Self::seated(Seat::Controller, config)
+    pub fn new(config: &Config) -> Self {
+        Self::in_mode(Mode::Controller, config)
     }
 
     /// The same, for one node and on that node.
     #[must_use]
-    pub fn on_its_node(config: Config) -> Self {
-        Self::seated(Seat::Node, config)
+    pub fn on_its_node(config: &Config) -> Self {
+        Self::in_mode(Mode::DaemonSet, config)
     }
 
-    fn seated(seat: Seat, config: Config) -> Self {
+    fn in_mode(mode: Mode, config: &Config) -> Self {
         Self {
-            seat,
-            requires: config.requires(),
-            config,
+            mode,
+            settings: Settings::from(config),
+            policies: Arc::new(Policies::from(config)),
             world: World::default(),
-            fleet: Fleet::default(),
-            slots: Slots::default(),
+            grants: Grants::default(),
             tasks: BTreeMap::new(),
             timers: Schedule::default(),
             changed: BTreeSet::new(),
@@ -152,29 +170,38 @@ impl Engine {
         }
     }
 
+    /// What is required of nodes.
+    #[must_use]
+    pub fn policies(&self) -> &Arc<Policies> {
+        &self.policies
+    }
+
     /// What is known of the cluster.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Where each node stands, as it was last decided.
+    /// Why each node is open or closed, as it was last decided. A replica that stands by knows it, too.
     pub fn explanations(&self) -> impl Iterator<Item = (&NodeName, &Explanation)> {
-        self.tasks.iter().filter_map(|(name, task)| Some((name, task.told.as_ref()?)))
+        self.tasks.iter().filter_map(|(name, task)| Some((name, task.explanation.as_ref()?)))
     }
 
     /// Takes up another configuration. With other gates, init pods have to be listed again.
-    pub fn configure(&mut self, config: Config) {
-        if self.config.gates != config.gates {
+    pub fn configure(&mut self, config: &Config) {
+        let policies = Policies::from(config);
+        if !self.policies.iter().map(|policy| &policy.gates).eq(policies.iter().map(|policy| &policy.gates)) {
             self.known.remove(&Topic::InitPods);
         }
-        let requires = config.requires();
-        if self.requires != requires {
+        let required = |policies: &Policies| -> Vec<_> {
+            policies.iter().map(|policy| (policy.name.clone(), policy.requires.clone())).collect()
+        };
+        if required(&self.policies) != required(&policies) {
             // What was found under other requirements is no longer held against a node.
-            self.fleet.start_over(self.now);
-            self.requires = requires;
+            self.grants.fleet.start_over(self.now);
         }
-        self.config = config;
+        self.policies = Arc::new(policies);
+        self.settings = Settings::from(config);
         let names: Vec<NodeName> = self.world.entries().map(|(name, _)| name.clone()).collect();
         for name in names {
             self.note(&name, self.now);
@@ -188,15 +215,16 @@ impl Engine {
         self.consider_all();
     }
 
-    /// Gives no more orders. What is under way is looked into before anything else, should we lead again, and where every
-    /// node stands is told anew then.
+    /// Gives no more orders. What is under way is looked into before anything else, should this replica lead again, and the
+    /// status of every node is reported again then.
     pub fn stand_by(&mut self) {
         self.leading = false;
         for task in self.tasks.values_mut() {
             task.lose_track();
-            task.told = None;
+            task.is_reported = false;
         }
-        self.slots.clear();
+        self.grants.clear();
+        self.consider_all();
     }
 
     /// Learns a fact.
@@ -233,9 +261,9 @@ impl Engine {
     /// Takes note of what a node means for all of them together.
     fn note(&mut self, name: &NodeName, now: Timestamp) {
         let entry = self.world.entry(name);
-        self.slots.note(name, entry, now);
-        let member = entry.map(|entry| survey(self.context(None, now), entry, self.world.facts()));
-        self.fleet.note(name, member.unwrap_or_default(), now);
+        self.grants.slots.note(name, entry, now);
+        let member = entry.map(|entry| survey(self.context(entry, None, now), entry, self.world.facts()));
+        self.grants.fleet.note(name, member.unwrap_or_default(), now);
     }
 
     /// Learns what came of an order, and says what there is to tell people of it.
@@ -265,24 +293,25 @@ impl Engine {
         order.action.news().map(|news| Action::Tell { node: node.clone(), news: news.clone() })
     }
 
-    /// Decides about every node that has changed or whose time has come.
+    /// Decides about every node that has changed or whose time has come. A replica that stands by decides too, so that it
+    /// can say why a node is closed, but its plan is empty.
     ///
     /// The time is that of a clock which never jumps: the wall clock when the process was started, and what a
     /// monotonic clock has counted since.
     pub fn decide(&mut self, now: Timestamp) -> Plan {
         let now = self.not_back(now);
         let mut plan = Plan::default();
-        if !self.leading {
-            // Whoever begins to lead looks at every node.
-            self.changed.clear();
-        }
-        if !self.leading || !self.knows_enough() {
+        if !self.knows_enough() {
             return plan;
         }
-        self.sweep(now, &mut plan);
-        self.fleet.observe(&self.config.limits.deletion, now);
-        while let Some(name) = self.slots.next_late(now) {
-            self.slots.note(&name, self.world.entry(&name), now);
+        if self.leading {
+            self.sweep(now, &mut plan);
+        }
+        for policy in self.policies.iter() {
+            self.grants.fleet.observe(&policy.limits, now);
+        }
+        while let Some(name) = self.grants.slots.next_late(now) {
+            self.grants.slots.note(&name, self.world.entry(&name), now);
         }
         while let Some(name) = self.timers.pop_until(&now) {
             self.changed.insert(name);
@@ -292,12 +321,15 @@ impl Engine {
             plan.considered += 1;
             wants_reference |= self.consider(&name, now, &mut plan);
         }
-        self.start_workers(now, &mut plan);
+        if self.leading {
+            self.start_workers(now, &mut plan);
+        }
         if wants_reference {
             self.start_reference(now, &mut plan);
         }
         let first_timer = self.timers.first().map(|(at, _)| *at);
-        plan.wake = first_timer.into_iter().chain(self.next_sweep).chain(self.slots.wake()).min();
+        let next_sweep = self.next_sweep.filter(|_| self.leading);
+        plan.wake = first_timer.into_iter().chain(next_sweep).chain(self.grants.slots.wake()).min();
         plan
     }
 
@@ -315,7 +347,7 @@ impl Engine {
     #[must_use]
     pub fn knows_enough(&self) -> bool {
         let mut needed = vec![Topic::Nodes, Topic::Workers];
-        if !self.config.gates.is_empty() {
+        if self.policies.wait_for_pods() {
             needed.push(Topic::InitPods);
         }
         needed.iter().all(|topic| self.known.contains(topic))
@@ -327,7 +359,7 @@ impl Engine {
 
     /// A lost event heals within one interval, because everything is read again that often.
     fn sweep(&mut self, now: Timestamp, plan: &mut Plan) {
-        let next = now + self.config.reconciliation.interval();
+        let next = now + self.settings.interval;
         match self.next_sweep {
             Some(at) if now < at => {}
             Some(_) => {
@@ -340,13 +372,10 @@ impl Engine {
 
     /// Decides about one node. Says whether it asks for a comparison with a verified node.
     fn consider(&mut self, name: &NodeName, now: Timestamp, plan: &mut Plan) -> bool {
-        self.slots.enqueue(name, None);
+        self.grants.slots.enqueue(name, None);
         self.timers.set(name, None);
         let Some(entry) = self.world.entry(name) else {
-            self.release(name);
-            if self.tasks.remove(name).is_some_and(|task| task.told.is_some()) {
-                plan.news.push((name.clone(), None));
-            }
+            self.forget(name, plan);
             return false;
         };
         let is_lost = self.tasks.get(name).is_some_and(|task| task.is_overdue(now));
@@ -358,7 +387,9 @@ impl Engine {
         if is_lost {
             task.underway = Some(Underway::Unclear { asked: None });
         }
-        if let Some(until) = task.waits(node, now, plan) {
+        if self.leading
+            && let Some(until) = task.waits(node, now, plan)
+        {
             self.timers.set(name, Some(until));
             return false;
         }
@@ -366,27 +397,51 @@ impl Engine {
         let mut decision = self.judge(name, entry, now);
         let task = self.tasks.entry(name.clone()).or_default();
         task.complain(&mut decision);
-        if self.config.reconciliation.dry_run
+        if self.settings.dry_run
             && let Some(action) = decision.wants.iter().find_map(Want::action)
         {
-            decision.explanation.why = format!("{}; dry run, would {action}", decision.explanation.why);
+            decision.explanation.notes.push(Note::DryRun { order: action.to_string() });
         }
-        if task.told.as_ref() != Some(&decision.explanation) {
-            plan.news.push((name.clone(), Some(decision.explanation.clone())));
-            task.told = Some(decision.explanation);
+        task.explain(decision.explanation);
+        if self.leading {
+            plan.news.extend(task.report().map(|explanation| (name.clone(), Some(explanation.clone()))));
         }
         self.timers.set(name, decision.wake);
+        if !self.leading {
+            return false;
+        }
+        self.grants.note_final_attempt(name, decision.is_final_attempt);
         self.pursue(name, decision.wants, now, plan)
     }
 
-    fn context<'a>(&'a self, refused_worker: Option<&'a str>, now: Timestamp) -> Context<'a> {
-        let Self { seat, config, requires, world, fleet, .. } = self;
-        Context { seat: *seat, config, requires, world, fleet, refused_worker, now }
+    /// A node of which nothing is known any more.
+    fn forget(&mut self, name: &NodeName, plan: &mut Plan) {
+        self.release(name);
+        self.grants.note_final_attempt(name, false);
+        if self.tasks.remove(name).is_some_and(|task| task.is_reported) {
+            plan.news.push((name.clone(), None));
+        }
+    }
+
+    /// What a decision about a node rests on. Its policy is resolved here and nowhere else.
+    fn context<'a>(
+        &'a self,
+        entry: &NodeEntry,
+        refused_worker: Option<&'a str>,
+        now: Timestamp,
+    ) -> Context<'a> {
+        let Self { mode, settings, world, grants, .. } = self;
+        let policy = self.policy_of(entry);
+        Context { mode: *mode, policy, world, grants, interval: settings.interval, refused_worker, now }
+    }
+
+    fn policy_of(&self, entry: &NodeEntry) -> &Policy {
+        entry.view.as_ref().map_or(self.policies.fallback(), |view| self.policies.of(&view.labels))
     }
 
     fn judge(&self, name: &NodeName, entry: &NodeEntry, now: Timestamp) -> Decision {
         let refused = self.tasks.get(name).and_then(NodeTask::refused_worker);
-        decide_node(self.context(refused, now), entry)
+        decide_node(self.context(entry, refused, now), entry)
     }
 }
 

@@ -1,29 +1,36 @@
-//! One wording for logs, events, the condition, the page and the command line.
+//! Why a node is open or closed, as data. Logs, events, the condition and the command line show the same sentence, which
+//! [`text`](self) renders; no other module words one.
+
+mod text;
+mod why;
 
 use std::borrow::Cow;
-use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Where a node stands, in a sentence that a person can act on.
+pub use why::{
+    Attempt, ClosedGate, Excluded, FreeRun, GateWait, KeptOpen, LastResult, LeftAlone, NeverGated,
+    NotDeleted, Note, PausedBy, ProbationReason, RunKind, Trouble, Wait, Why, WorkerStage,
+};
+
+/// Where a node stands, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// The phase it is in.
     pub phase: Phase,
-    /// Whether workloads may come.
-    pub door: Door,
-    /// Why, as one word for the condition of a node without a verdict.
-    pub reason: Cow<'static, str>,
-    /// Why.
-    pub why: String,
-    /// What follows, and when.
-    pub next: Option<Next>,
+    pub access: Access,
+    /// Why an open node has to prove itself again, if it has to.
+    pub probation: Option<ProbationReason>,
+    pub why: Why,
+    /// Gates that are closed, and what each of them waits for.
+    pub gates: Vec<ClosedGate>,
+    pub notes: Vec<Note>,
+    pub next_attempt: Option<Timestamp>,
 }
 
 /// The phases in the life of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Not ours to look after.
+    /// Not managed by the controller.
     OutOfScope,
     /// To be verified; there is no worker yet.
     Unverified,
@@ -31,96 +38,48 @@ pub enum Phase {
     Pending,
     /// Its worker runs the checks.
     InProgress,
-    /// It passed.
     Verified,
-    /// It did not.
     Failed,
-    /// It is being deleted.
     Deleting,
 }
 
-/// Whether workloads may come to a node, as far as our gates go.
+/// Whether workloads may be scheduled to a node, as far as its gates go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
-    /// They may.
+pub enum Access {
     Open,
-    /// They may not.
     Closed,
 }
 
-/// What happens next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Next {
-    /// What: `next try`.
-    pub what: &'static str,
-    /// When.
-    pub at: Timestamp,
-}
-
 impl Explanation {
-    /// An explanation.
     #[must_use]
-    pub fn new(phase: Phase, door: Door, why: impl Into<String>) -> Self {
-        Self { phase, door, reason: Cow::Borrowed("Unverified"), why: why.into(), next: None }
+    pub fn new(phase: Phase, access: Access, why: impl Into<Why>) -> Self {
+        Self {
+            phase,
+            access,
+            probation: None,
+            why: why.into(),
+            gates: Vec::new(),
+            notes: Vec::new(),
+            next_attempt: None,
+        }
     }
 
-    /// With the word for the condition.
     #[must_use]
-    pub fn because(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
-        self.reason = reason.into();
+    pub fn on_probation(mut self, probation: Option<ProbationReason>) -> Self {
+        self.probation = probation;
         self
     }
 
-    /// With what comes next.
     #[must_use]
-    pub fn then(mut self, what: &'static str, at: Timestamp) -> Self {
-        self.next = Some(Next { what, at });
+    pub fn tried_again_at(mut self, at: Timestamp) -> Self {
+        self.next_attempt = Some(at);
         self
     }
 
-    /// The sentence for somebody who reads it now.
+    /// The reason as one word, for the condition.
     #[must_use]
-    pub fn at(&self, now: Timestamp) -> String {
-        match &self.next {
-            None => self.to_string(),
-            Some(Next { what, at }) => {
-                format!("{}: {}; {what} in {}", self.door, self.why, seconds(at.duration_since(now)))
-            }
-        }
-    }
-}
-
-/// The sentence for somebody who may read it any time later.
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.door, self.why)?;
-        match &self.next {
-            None => Ok(()),
-            Some(Next { what, at }) => write!(f, "; {what} at {}", whole_seconds(*at)),
-        }
-    }
-}
-
-impl fmt::Display for Door {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Open => "open",
-            Self::Closed => "closed",
-        })
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OutOfScope => "out-of-scope",
-            Self::Unverified => "unverified",
-            Self::Pending => "pending",
-            Self::InProgress => "in-progress",
-            Self::Verified => "verified",
-            Self::Failed => "failed",
-            Self::Deleting => "deleting",
-        })
+    pub fn word(&self) -> Cow<'static, str> {
+        self.why.word()
     }
 }
 
@@ -141,28 +100,9 @@ pub fn seconds(span: SignedDuration) -> String {
     }
 }
 
-fn whole_seconds(at: Timestamp) -> Timestamp {
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_sentence_now_and_one_for_later() {
-        let at = Timestamp::from_millisecond(8_400).unwrap();
-        let told =
-            Explanation::new(Phase::Failed, Door::Closed, "attempt 3 of 5 failed").then("next try", at);
-        assert_eq!(told.at(Timestamp::UNIX_EPOCH), "closed: attempt 3 of 5 failed; next try in 9 s");
-        assert_eq!(
-            told.at(Timestamp::from_second(60).unwrap()),
-            "closed: attempt 3 of 5 failed; next try in 0 s"
-        );
-        assert_eq!(told.to_string(), "closed: attempt 3 of 5 failed; next try at 1970-01-01T00:00:08Z");
-        let plain = Explanation::new(Phase::Verified, Door::Open, "verified");
-        assert_eq!((plain.at(at), plain.to_string()), ("open: verified".into(), "open: verified".into()));
-    }
 
     #[test]
     fn spans_are_short() {

@@ -56,6 +56,10 @@ text_id!(
     Uid
 );
 text_id!(
+    /// The name of a policy. Empty: not known.
+    PolicyName
+);
+text_id!(
     /// A fingerprint of what a worker checks, and how. Empty: not known.
     Requires
 );

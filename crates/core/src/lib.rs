@@ -7,12 +7,14 @@
 //! | to find | look in |
 //! |---|---|
 //! | the life of a node | [`decide`] |
-//! | limits over all nodes, orders under way, timers | [`engine`] |
+//! | what is required of a node | [`policy`] |
+//! | limits over all nodes | [`grants`] |
+//! | orders under way, timers | [`engine`] |
 //! | what we keep on a node | [`state`] |
 //! | what a worker says and what that means | [`report`], [`verdict`] |
 //! | whose fault a failure is | [`fault`] |
 //! | how a node is changed without hurting anybody | [`patch`] |
-//! | what people are told | [`explain`] |
+//! | why a node is open or closed | [`explain`] |
 //! | the configuration file | [`config`] |
 //! | every label, taint and annotation | [`names`] |
 
@@ -22,10 +24,11 @@ pub mod decide;
 pub mod engine;
 pub mod explain;
 pub mod fault;
-mod fleet;
+pub mod grants;
 pub mod ids;
 pub mod names;
 pub mod patch;
+pub mod policy;
 pub mod report;
 mod schedule;
 pub mod state;

@@ -53,6 +53,8 @@ pub const WORKER_SERIAL_ANNOTATION: &str = "node-ready/serial";
 pub const WORKER_ATTEMPT_ANNOTATION: &str = "node-ready/attempt";
 /// Annotation on a worker: what its result is for.
 pub const WORKER_PURPOSE_ANNOTATION: &str = "node-ready/purpose";
+/// Annotation on a worker: the policy that asked for it.
+pub const WORKER_POLICY_ANNOTATION: &str = "node-ready/policy";
 /// Annotation on a worker: a fingerprint of what it was to check.
 pub const WORKER_REQUIRES_ANNOTATION: &str = "node-ready/requires";
 /// Who writes, in the managed fields of objects and in events.

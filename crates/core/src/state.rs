@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Blame;
-use crate::ids::{BootId, NodeName, Requires, Uid};
+use crate::ids::{BootId, NodeName, PolicyName, Requires, Uid};
 use crate::texts::shortened;
 
 /// Longer reasons are cut before they are kept: the annotation is part of every Node that anybody reads.
@@ -55,6 +55,9 @@ pub struct NodeState {
     /// Where the same checks passed between two failures of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compared: Option<Comparison>,
+    /// The policy that asked for the last run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyName>,
     /// What the last run had to check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<Requires>,
@@ -121,6 +124,7 @@ impl NodeState {
             blame: None,
             stays_open: false,
             compared: None,
+            policy: None,
             requires: None,
             run_boot: None,
             at,

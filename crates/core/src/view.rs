@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::config::Taint;
-use crate::ids::{BootId, NodeName, NodeRef, Requires, Uid, Version, WorkerRef};
+use crate::ids::{BootId, NodeName, NodeRef, PolicyName, Requires, Uid, Version, WorkerRef};
 use crate::texts::Texts;
 
 /// A node.
@@ -110,6 +110,8 @@ pub struct Stamp {
     pub attempt: u32,
     /// What its result is for.
     pub purpose: Purpose,
+    /// The policy that asked for it.
+    pub policy: PolicyName,
     /// What it was to check.
     pub requires: Requires,
 }

@@ -3,11 +3,11 @@
 
 use jiff::Timestamp;
 use knr_core::action::Action;
-use knr_core::config::Config;
 use knr_core::engine::Outcome;
 use knr_core::ids::{NodeName, NodeRef, Version};
 use knr_core::names;
 use knr_core::patch::NodePatch;
+use knr_core::policy::Policies;
 use knr_core::texts::shortened;
 use knr_core::view::{ClaimRef, LedgerEntry, NodeView};
 use knr_core::world::{Fact, Source};
@@ -61,13 +61,15 @@ impl Actor {
     pub async fn carry_out(
         &self,
         action: &Action,
-        config: &Config,
+        policies: &Policies,
         now: Timestamp,
         deadline: Instant,
     ) -> Outcome {
         let done = match action {
             Action::StartWorker { stamp } => {
-                let pod = objects::worker(stamp, config);
+                // Whoever decided this did so under a policy that is gone.
+                let Some(policy) = policies.named(&stamp.policy) else { return Outcome::Conflict };
+                let pod = objects::worker(stamp, policy);
                 self.api
                     .send(Call::CreateWorker, Target::query(BY_US), Body::Json(&pod), deadline)
                     .await

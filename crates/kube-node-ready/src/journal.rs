@@ -36,7 +36,7 @@ pub(crate) fn status(change: &Change<'_>) {
         }
         return;
     };
-    let (phase, next) = (now.phase, now.next.as_ref().map(|next| next.at.to_string()));
+    let (phase, next) = (now.phase, now.next_attempt.map(|at| at.to_string()));
     let is_waiting = matches!(
         before,
         Some(Phase::Unverified | Phase::Pending | Phase::InProgress | Phase::Failed | Phase::Deleting)

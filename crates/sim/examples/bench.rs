@@ -90,7 +90,7 @@ fn engine(size: usize, phase: StatePhase) -> Engine {
     config.worker.pending_timeout_seconds = 1_000_000;
     config.limits.max_concurrent_workers = u32::MAX;
     config.reconciliation.interval_seconds = 86_400;
-    let mut engine = Engine::new(config);
+    let mut engine = Engine::new(&config);
     engine.learn(Fact::Nodes((0..size).map(|number| node(number, phase)).collect(), Version(1)), at(0));
     engine.learn(Fact::Workers(Vec::new(), Version(1)), at(0));
     engine.learn(Fact::Pools(Vec::new()), at(0));
@@ -152,6 +152,7 @@ fn one_opening(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> u
         serial: 1,
         attempt: 1,
         purpose: Purpose::Verify,
+        policy: "".into(),
         requires: "".into(),
     };
     let passed = Stage::Ended(Ending::Exited { code: 0, message: String::new() });

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use knr_core::action::{Action, worker_name};
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Outcome, Question};
-use knr_core::explain::{Door, Phase};
+use knr_core::explain::{Access, Phase};
 use knr_core::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
 use knr_core::view::{Ending, Stage, Stamp, WorkerView};
 use knr_core::world::{Fact, Source};
@@ -104,7 +104,9 @@ impl Keeper {
     }
 
     fn is_verified(&self) -> bool {
-        self.engine.explanations().any(|(_, told)| told.phase == Phase::Verified && told.door == Door::Open)
+        self.engine
+            .explanations()
+            .any(|(_, told)| told.phase == Phase::Verified && told.access == Access::Open)
     }
 
     /// The version of the node as it was last seen.

@@ -3,6 +3,7 @@
 use knr_core::config::Config;
 use knr_core::ids::NodeRef;
 use knr_core::names;
+use knr_core::policy::Policy;
 use knr_core::report::{CheckOutcome, CheckResult, Report};
 use knr_core::view::{Purpose, Stamp};
 use serde_json::{Map, Value, json};
@@ -129,9 +130,10 @@ pub(crate) fn worker(name: &str, uid: &str, boot: &str, config: &Config) -> Valu
         serial: 1,
         attempt: 1,
         purpose: Purpose::Verify,
+        policy: "default".into(),
         requires: "".into(),
     };
-    knr_k8s::objects::worker(&stamp, config)
+    knr_k8s::objects::worker(&stamp, &Policy::from(config))
 }
 
 /// What a kubelet reports of a worker that passed.

@@ -56,32 +56,6 @@ impl Reconciliation {
     pub fn interval(&self) -> SignedDuration {
         SignedDuration::from_secs(self.interval_seconds.into())
     }
-
-    /// The longest time between two attempts.
-    #[must_use]
-    pub fn longest_delay(&self) -> SignedDuration {
-        SignedDuration::from_secs(self.max_retry_delay_seconds.into())
-    }
-
-    /// How long to wait after the given failed attempt: the longest delay once all attempts are used up.
-    #[must_use]
-    pub fn delay_after_attempt(&self, attempt: u32) -> SignedDuration {
-        if attempt > self.max_retries { self.longest_delay() } else { self.delay_after(attempt) }
-    }
-
-    /// How long to wait after the given failed attempt, the first being 1, before the next one.
-    #[must_use]
-    pub fn delay_after(&self, attempt: u32) -> SignedDuration {
-        let earlier = attempt.saturating_sub(1);
-        let factor = match self.retry_backoff {
-            RetryBackoff::Exponential => 1_u64.checked_shl(earlier).unwrap_or(u64::MAX),
-            RetryBackoff::Linear => u64::from(earlier) + 1,
-        };
-        let seconds = u64::from(self.retry_delay_seconds)
-            .saturating_mul(factor)
-            .min(self.max_retry_delay_seconds.into());
-        SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
-    }
 }
 
 /// How the delay between two attempts grows.
@@ -92,43 +66,4 @@ pub enum RetryBackoff {
     Exponential,
     /// It grows by the first delay: 1, 2, 3, 4 times the first delay.
     Linear,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn delays(reconciliation: &Reconciliation, attempts: &[u32]) -> Vec<i64> {
-        attempts.iter().map(|&attempt| reconciliation.delay_after(attempt).as_secs()).collect()
-    }
-
-    #[test]
-    fn exponential_delays_double_until_the_cap() {
-        let reconciliation = Reconciliation::default();
-        assert_eq!(delays(&reconciliation, &[1, 2, 3, 4, 8, 9, 10, 11]), [1, 2, 4, 8, 128, 256, 300, 300]);
-        assert_eq!(delays(&reconciliation, &[63, 64, 65, 66, u32::MAX]), [300; 5]);
-    }
-
-    #[test]
-    fn linear_delays_grow_by_the_first_until_the_cap() {
-        let reconciliation = Reconciliation {
-            retry_backoff: RetryBackoff::Linear,
-            retry_delay_seconds: 7,
-            max_retry_delay_seconds: 30,
-            ..Reconciliation::default()
-        };
-        assert_eq!(delays(&reconciliation, &[1, 2, 3, 4, 5, 6, u32::MAX]), [7, 14, 21, 28, 30, 30, 30]);
-    }
-
-    #[test]
-    fn beyond_the_last_attempt_the_delay_is_the_longest() {
-        let reconciliation = Reconciliation::default();
-        let delays = [1, 4, 5, 6, 7].map(|attempt| reconciliation.delay_after_attempt(attempt).as_secs());
-        assert_eq!(delays, [1, 8, 16, 300, 300]);
-    }
-
-    #[test]
-    fn attempt_zero_waits_like_the_first() {
-        assert_eq!(Reconciliation::default().delay_after(0), SignedDuration::from_secs(1));
-    }
 }

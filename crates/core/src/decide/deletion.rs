@@ -8,12 +8,13 @@ use jiff::SignedDuration;
 use super::subject::Subject;
 use super::{Decision, Want, scope};
 use crate::action::{Action, Headline, News, Recorded};
+use crate::explain::{NotDeleted, Note};
 use crate::fault::Blame;
-use crate::fleet::{Fleet, Seen};
+use crate::grants::Deletion;
+use crate::grants::fleet::{Fleet, Seen};
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, Reference};
 use crate::verdict::Verdict;
-use crate::view::LedgerEntry;
 use crate::world::SeenWorker;
 
 /// A node is deleted within this long of the failure that decided it, or tried again before.
@@ -23,10 +24,9 @@ const DECIDED_FOR: SignedDuration = SignedDuration::from_mins(5);
 pub(super) enum Step {
     /// Nothing: it is not to be deleted.
     None,
-    /// It is not deleted now.
-    Hold(String),
+    Hold(NotDeleted),
     /// This comes next.
-    Want(Want, String),
+    Want(Want, Note),
     /// The checks passed elsewhere, so it is tried again at once: if it fails now, it is its own fault.
     FinalAttempt,
 }
@@ -34,42 +34,51 @@ pub(super) enum Step {
 /// Each condition that is not met holds the node, and is reported.
 pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Step {
     let cx = subject.cx;
-    let is_wanted = cx.config.node_management.delete_failed_nodes;
-    if !is_wanted || !subject.has_used_up_attempts(state) {
+    if !is_candidate(subject, state) {
         return Step::None;
     }
     if scope::is_control_plane(subject) {
-        return Step::Hold("not deleted: it is a control plane node".to_owned());
+        return Step::Hold(NotDeleted::ControlPlane);
     }
-    if !state.is_own_failure() || state.attempt < cx.config.reconciliation.max_retries {
-        return Step::Hold("not deleted: there was no verdict, so it may not be its own fault".to_owned());
+    if !state.is_own_failure() || state.attempt < cx.policy.retry.max_attempts {
+        return Step::Hold(NotDeleted::NoVerdict);
     }
     if let Some(trouble) = subject.trouble() {
-        return Step::Hold(format!("not deleted: {trouble}"));
+        return Step::Hold(NotDeleted::Trouble(trouble));
     }
     if subject.attempts_that_count(state) == 0 {
-        return Step::Hold(
-            "not deleted: it is tried again first, since the cluster was in trouble".to_owned(),
-        );
+        return Step::Hold(NotDeleted::TriedFirst);
     }
-    match budget(subject) {
-        Budget::None(why) => Step::Hold(format!("not deleted: {why}")),
-        _ if is_decided(subject, state) && !still_pass_elsewhere(subject) => Step::Want(
-            Want::Reference,
-            "not deleted: first the checks are run on a verified node once more".to_owned(),
-        ),
-        budget if is_decided(subject, state) => delete(subject, state, budget),
-        _ if cx.fleet.pass_elsewhere(&subject.view.id.name, cx.now, cx.now).is_some() => Step::FinalAttempt,
-        _ => {
-            Step::Want(Want::Reference, "not deleted: first the checks are run on a verified node".to_owned())
-        }
+    let grant = cx.grants.deletion(&subject.view.id, cx.policy, cx.world, cx.now);
+    if let Deletion::Denied(why) = grant {
+        return Step::Hold(why);
+    }
+    let name = &subject.view.id.name;
+    let reference = |why| Step::Want(Want::Reference, Note::NotDeleted(why));
+    if is_decided(subject, state) {
+        return if still_pass_elsewhere(subject) {
+            delete(subject, state, grant)
+        } else {
+            reference(NotDeleted::ReferenceAgain)
+        };
+    }
+    if cx.grants.fleet.pass_elsewhere(name, cx.now, cx.now).is_none() {
+        return reference(NotDeleted::ReferenceFirst);
+    }
+    match cx.grants.final_attempt(name, cx.policy, cx.world, cx.now) {
+        Some(denied) => Step::Hold(denied),
+        None => Step::FinalAttempt,
     }
 }
 
-/// Adds why a node is not deleted to what is said about it, and looks at it again later.
-pub(super) fn hold(subject: &Subject<'_>, mut decision: Decision, why: &str) -> Decision {
-    decision.explanation.why = format!("{}; {why}", decision.explanation.why);
-    decision.wakes(subject.cx.now + subject.cx.config.reconciliation.interval())
+/// The node counts as failed, and is to be deleted for that.
+pub(super) fn is_candidate(subject: &Subject<'_>, state: &NodeState) -> bool {
+    subject.cx.policy.delete_failed_nodes && subject.has_used_up_attempts(state)
+}
+
+/// Adds why a node is not deleted yet to what is said about it, and looks at it again later.
+pub(super) fn hold(subject: &Subject<'_>, decision: Decision, note: Note) -> Decision {
+    decision.notes(note).wakes(subject.cx.now + subject.cx.interval)
 }
 
 /// The last failure completes a fair trial, and is recent by this clock and by that of who recorded it.
@@ -84,45 +93,21 @@ fn is_decided(subject: &Subject<'_>, state: &NodeState) -> bool {
 fn still_pass_elsewhere(subject: &Subject<'_>) -> bool {
     let entry = subject.entry;
     let failed = Seen { at: entry.state_seen, fact: entry.state_fact };
-    subject.cx.fleet.has_passed_since(failed, subject.cx.now)
+    subject.cx.grants.fleet.has_passed_since(failed, subject.cx.now)
 }
 
-enum Budget {
-    None(String),
-    Reserved,
-    Free(Action),
-}
-
-fn budget(subject: &Subject<'_>) -> Budget {
-    let cx = subject.cx;
-    let (node, limits) = (&subject.view.id, &cx.config.limits.deletion);
-    let Some(ledger) = cx.world.ledger() else {
-        return Budget::None("the ledger of deletions could not be read yet".to_owned());
-    };
-    let mut entries: Vec<LedgerEntry> = cx.world.recent_deletions(cx.now).cloned().collect();
-    if entries.iter().any(|entry| entry.node == *node) {
-        return Budget::Reserved;
-    }
-    let allowed = limits.per_hour(cx.fleet.managed());
-    if entries.len() >= allowed {
-        return Budget::None(format!("{} of {allowed} deletions in an hour are used up", entries.len()));
-    }
-    entries.push(LedgerEntry { node: node.clone(), at: cx.now });
-    Budget::Free(Action::ReserveDeletion { node: node.clone(), version: ledger.version, entries })
-}
-
-fn delete(subject: &Subject<'_>, state: &NodeState, budget: Budget) -> Step {
-    match budget {
-        Budget::None(why) => Step::Hold(format!("not deleted: {why}")),
-        Budget::Free(reserve) => Step::Want(Want::Act(reserve), "its deletion is being reserved".to_owned()),
-        Budget::Reserved => {
+fn delete(subject: &Subject<'_>, state: &NodeState, grant: Deletion) -> Step {
+    match grant {
+        Deletion::Denied(why) => Step::Hold(why),
+        Deletion::Free(reserve) => Step::Want(Want::Act(reserve), Note::DeletionReserved),
+        Deletion::Reserved => {
             let delete = Action::DeleteNode {
                 node: subject.view.id.clone(),
                 version: subject.view.version,
                 claim: subject.view.claim.clone(),
                 news: news(subject, state),
             };
-            Step::Want(Want::Act(delete), "its deletion is under way".to_owned())
+            Step::Want(Want::Act(delete), Note::Deleting)
         }
     }
 }

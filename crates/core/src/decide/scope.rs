@@ -1,41 +1,37 @@
-//! Which nodes we look after.
+//! Which nodes the controller manages.
 
 use super::subject::Subject;
+use crate::config::Taint;
+use crate::explain::{Excluded, KeptOpen, PausedBy};
 use crate::names;
 
-/// Whether a node is ours to look after.
 pub(super) enum Scope {
-    Ours,
+    Managed,
     Deleting,
-    Paused(String),
-    Excluded(String),
+    Paused(PausedBy),
+    Excluded(Excluded),
 }
 
 pub(super) fn of(subject: &Subject<'_>) -> Scope {
-    let view = subject.view;
-    let settings = &subject.cx.config.node_management;
+    let (view, policy) = (subject.view, subject.cx.policy);
     if view.leaving {
         return Scope::Deleting;
     }
-    if is_control_plane(subject) && !settings.include_control_plane {
-        return Scope::Excluded("it is a control plane node".to_owned());
+    if is_control_plane(subject) && !policy.include_control_plane {
+        return Scope::Excluded(Excluded::ControlPlane);
     }
     if let Some(os) = view.labels.get(names::OS_LABEL).filter(|os| *os != names::LINUX) {
-        return Scope::Excluded(format!(
-            "workers run on Linux only, and the node's operating system is {os}"
-        ));
+        return Scope::Excluded(Excluded::OperatingSystem(os.to_owned()));
     }
-    if let Some(selector) = settings.exclude.iter().find(|selector| selector.matches(&view.labels)) {
-        return Scope::Excluded(format!("its labels match the exclusion {selector}"));
+    if let Some(selector) = policy.exclude.iter().find(|selector| selector.matches(&view.labels)) {
+        return Scope::Excluded(Excluded::Labels(selector.to_string()));
     }
-    if subject.cx.config.reconciliation.paused {
-        return Scope::Paused("reconciliation.paused is set in the configuration".to_owned());
+    if policy.paused {
+        return Scope::Paused(PausedBy::Configuration);
     }
     match view.annotations.get(names::PAUSED_ANNOTATION) {
-        Some(value) if value != "false" => {
-            Scope::Paused(format!("the node carries the annotation {}", names::PAUSED_ANNOTATION))
-        }
-        _ => Scope::Ours,
+        Some(value) if value != "false" => Scope::Paused(PausedBy::Annotation),
+        _ => Scope::Managed,
     }
 }
 
@@ -46,28 +42,25 @@ pub(super) fn is_control_plane(subject: &Subject<'_>) -> bool {
 /// Whether a node may be closed.
 pub(super) enum MayClose {
     Yes,
-    No(String),
-    NotYetKnown(String),
+    No(KeptOpen),
+    NotYetKnown(KeptOpen),
 }
 
 /// Karpenter counts pods that wait behind a taint which it does not know to be temporary, and buys nodes for them
 /// without end.
-pub(super) fn may_close<'t>(
-    subject: &Subject<'_>,
-    mut taints: impl Iterator<Item = &'t crate::config::Taint>,
-) -> MayClose {
+pub(super) fn may_close(subject: &Subject<'_>, taints: &[Taint]) -> MayClose {
     let Some(pool) = subject.view.labels.get(names::KARPENTER_POOL_LABEL) else { return MayClose::Yes };
     let Some(pools) = subject.cx.world.pools() else {
-        return MayClose::NotYetKnown(format!("NodePool {pool} has not been read yet"));
+        return MayClose::NotYetKnown(KeptOpen::PoolUnread { pool: pool.to_owned() });
     };
     let known = pools.get(pool);
-    let unknown = taints.find(|taint| !known.is_some_and(|pool| pool.startup_taints.contains(&taint.key)));
-    unknown.map_or(MayClose::Yes, |taint| {
-        MayClose::No(format!("NodePool {pool} does not list {} in startupTaints", taint.key))
+    let is_unknown = |taint: &&Taint| !known.is_some_and(|pool| pool.startup_taints.contains(&taint.key));
+    taints.iter().find(is_unknown).map_or(MayClose::Yes, |taint| {
+        MayClose::No(KeptOpen::NotAStartupTaint { pool: pool.to_owned(), taint: taint.key.clone() })
     })
 }
 
-/// Karpenter puts startup taints on again that were taken off before it has registered the node.
+/// Karpenter restores startup taints that were removed before it has registered the node.
 pub(super) fn awaits_karpenter(subject: &Subject<'_>) -> bool {
     let labels = &subject.view.labels;
     labels.contains_key(names::KARPENTER_POOL_LABEL)

@@ -4,11 +4,12 @@ use jiff::Timestamp;
 
 use super::Context;
 use crate::config::Taint;
-use crate::explain::{Door, Explanation, Phase};
+use crate::explain::{Access, Attempt, Explanation, FreeRun, LastResult, Phase, RunKind, Trouble, Why};
 use crate::fault::Blame;
-use crate::ids::Requires;
+use crate::ids::{PolicyName, Requires};
 use crate::names;
 use crate::patch::PatchBuilder;
+use crate::policy::{Gate, Policy};
 use crate::state::{NodeState, StatePhase};
 use crate::view::{NodeView, Purpose, Stamp};
 use crate::world::{NodeEntry, SeenWorker};
@@ -24,19 +25,24 @@ pub(super) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The taints of the verification gate.
+    /// The taints of the gate with the checks.
     pub(super) fn taints(&self) -> &'a [Taint] {
-        &self.cx.config.node_management.taints
+        self.cx.policy.checks_gate().map_or(&[], |gate| &gate.taints)
     }
 
-    /// The node carries a taint of the verification gate.
+    /// The node carries a taint of the gate.
+    pub(super) fn is_closed(&self, gate: &Gate) -> bool {
+        gate.taints.iter().any(|taint| self.view.position(taint).is_some())
+    }
+
+    /// The gate with the checks is closed.
     pub(super) fn is_tainted(&self) -> bool {
-        self.taints().iter().any(|taint| self.view.position(taint).is_some())
+        self.cx.policy.checks_gate().is_some_and(|gate| self.is_closed(gate))
     }
 
     /// The node carries the verified label.
     pub(super) fn is_labelled(&self) -> bool {
-        let label = &self.cx.config.node_management.verified_label;
+        let label = &self.cx.policy.verified_label;
         self.view.labels.get(&label.key) == Some(label.value.as_str())
     }
 
@@ -45,16 +51,13 @@ impl<'a> Subject<'a> {
         self.state.filter(|state| state.boot == self.view.boot)
     }
 
-    /// One of our gates is closed.
-    pub(super) fn door(&self) -> Door {
-        let startup = &self.cx.config.gates;
-        let closed =
-            self.is_tainted() || startup.iter().any(|gate| self.view.position(&gate.taint).is_some());
-        if closed { Door::Closed } else { Door::Open }
+    pub(super) fn access(&self) -> Access {
+        let is_closed = self.cx.policy.gates.iter().any(|gate| self.is_closed(gate));
+        if is_closed { Access::Closed } else { Access::Open }
     }
 
-    pub(super) fn explain(&self, phase: Phase, why: impl Into<String>) -> Explanation {
-        Explanation::new(phase, self.door(), why)
+    pub(super) fn explain(&self, phase: Phase, why: impl Into<Why>) -> Explanation {
+        Explanation::new(phase, self.access(), why)
     }
 
     /// The phase which the node's own state tells, whatever a worker may be doing.
@@ -64,77 +67,61 @@ impl<'a> Subject<'a> {
 
     /// What the verdict that the node carries says, without regard to the time and to other gates.
     pub(super) fn account(&self, state: &NodeState) -> Explanation {
-        let door = if self.is_tainted() { Door::Closed } else { Door::Open };
-        let explain = |phase, why: String| {
-            let cause = state.cause.clone().unwrap_or_else(|| "Unverified".to_owned());
-            let told = Explanation::new(phase, door, why).because(cause);
-            state.next_try.into_iter().fold(told, |told, at| told.then("next try", at))
+        if state.phase == StatePhase::Verified && state.inconclusive == 0 {
+            let why = Why::Verified { attempt: Some(state.attempt) };
+            return Explanation::new(Phase::Verified, Access::Open, why);
+        }
+        let access = if self.is_tainted() { Access::Closed } else { Access::Open };
+        let told = Explanation::new(phase_of(Some(state)), access, self.last_result(state));
+        state.next_try.into_iter().fold(told, Explanation::tried_again_at)
+    }
+
+    pub(super) fn last_result(&self, state: &NodeState) -> LastResult {
+        let has_failed = state.phase == StatePhase::Failed && (state.inconclusive == 0 || state.attempt > 0);
+        LastResult {
+            cause: state.cause.clone().unwrap_or_else(|| "Unverified".to_owned()),
+            reason: state.why().to_owned(),
+            failed: has_failed.then(|| self.attempt_of(state.attempt)),
+            run: (state.inconclusive > 0).then(|| self.run_of(state)),
+            retry: self.has_used_up_attempts(state).then(|| self.view.id.name.clone()),
+        }
+    }
+
+    /// The last run that cost no attempt.
+    fn run_of(&self, state: &NodeState) -> FreeRun {
+        let number = state.inconclusive;
+        let kind = match state.blame {
+            Some(Blame::Cluster) => RunKind::Cluster,
+            Some(Blame::Installation) => RunKind::Blocked,
+            Some(Blame::Node) | None if number >= self.cx.policy.retry.max_inconclusive_runs => {
+                RunKind::OutOfRuns
+            }
+            Some(Blame::Node) | None => RunKind::NoVerdict,
         };
-        match state.phase {
-            StatePhase::Verified if state.inconclusive == 0 => {
-                let why = format!("verified on attempt {}", state.attempt);
-                Explanation::new(Phase::Verified, Door::Open, why)
-            }
-            StatePhase::Verified => explain(Phase::Verified, self.run_of(state)),
-            StatePhase::Unverified if state.inconclusive == 0 => {
-                explain(Phase::Unverified, state.why().to_owned())
-            }
-            StatePhase::Unverified => explain(Phase::Unverified, self.run_of(state)),
-            StatePhase::Failed => {
-                let attempt = self.attempt_of(state.attempt);
-                let why = match state.inconclusive {
-                    0 => format!("{attempt} failed: {}", state.why()),
-                    _ if state.attempt == 0 => self.run_of(state),
-                    _ => format!("{attempt} failed, then {}", self.run_of(state)),
-                };
-                let why = if self.has_used_up_attempts(state) {
-                    let (name, annotation) = (&self.view.id.name, names::RETRY_ANNOTATION);
-                    format!("{why}; to try again at once: kubectl annotate node {name} {annotation}=now")
-                } else {
-                    why
-                };
-                explain(Phase::Failed, why)
-            }
-        }
+        FreeRun { number, kind }
     }
 
-    /// The last run that cost no attempt, in words.
-    pub(super) fn run_of(&self, state: &NodeState) -> String {
-        let (runs, reason) = (state.inconclusive, state.why());
-        match state.blame {
-            Some(Blame::Cluster) => format!("run {runs} failed by no fault of the node: {reason}"),
-            Some(Blame::Installation) => format!("verification is blocked: {reason}"),
-            Some(Blame::Node) | None if runs >= self.cx.config.reconciliation.max_inconclusive_runs => {
-                format!("no verdict in {runs} runs: {reason}")
-            }
-            Some(Blame::Node) | None => format!("run {runs} gave no verdict: {reason}"),
-        }
-    }
-
-    /// An attempt in words. A node that has used up its attempts goes on beyond their number.
-    pub(super) fn attempt_of(&self, attempt: u32) -> String {
-        match self.cx.config.reconciliation.max_retries {
-            of if attempt > of => format!("attempt {attempt}"),
-            of => format!("attempt {attempt} of {of}"),
-        }
+    pub(super) fn attempt_of(&self, number: u32) -> Attempt {
+        Attempt { number, of: self.cx.policy.retry.max_attempts }
     }
 
     /// The node counts as failed. It is still tried again.
     pub(super) fn has_used_up_attempts(&self, state: &NodeState) -> bool {
-        let settings = &self.cx.config.reconciliation;
-        let is_out_of_runs = state.blame.is_none() && state.inconclusive >= settings.max_inconclusive_runs;
-        state.phase == StatePhase::Failed && (state.attempt >= settings.max_retries || is_out_of_runs)
+        let retry = &self.cx.policy.retry;
+        let is_out_of_runs = state.blame.is_none() && state.inconclusive >= retry.max_inconclusive_runs;
+        state.phase == StatePhase::Failed && (state.attempt >= retry.max_attempts || is_out_of_runs)
     }
 
     /// Failed attempts since the cluster was last in trouble. What failed before may not have been the node's fault.
     pub(super) fn attempts_that_count(&self, state: &NodeState) -> u32 {
-        let is_required = state.requires.as_ref().is_none_or(|requires| self.is_required(requires));
-        if is_required && self.cx.fleet.is_after_trouble(self.entry.state_seen) { state.attempt } else { 0 }
+        let is_required = self.is_required(state.policy.as_ref(), state.requires.as_ref());
+        let is_after_trouble = self.cx.grants.fleet.is_after_trouble(self.entry.state_seen);
+        if is_required && is_after_trouble { state.attempt } else { 0 }
     }
 
     /// Why the cluster rather than this node is to blame, if it is.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.cx.fleet.trouble(&self.cx.config.limits.deletion, self.cx.now)
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        self.cx.grants.trouble(self.cx.policy, self.cx.now)
     }
 
     /// When an operator was seen to ask for an attempt at once.
@@ -158,20 +145,30 @@ impl<'a> Subject<'a> {
 
     /// The stamp of the next worker: whatever does not carry exactly this one is not about the node as it is now.
     pub(super) fn next_stamp(&self, purpose: Purpose, attempt: u32) -> Stamp {
-        let serial = self.state.map_or(0, |state| state.serial).saturating_add(1);
-        let (node, boot, requires) = (self.view.id.clone(), self.view.boot.clone(), self.cx.requires.clone());
-        Stamp { node, boot, serial, attempt, purpose, requires }
+        let Policy { name, requires, .. } = self.cx.policy;
+        Stamp {
+            node: self.view.id.clone(),
+            boot: self.view.boot.clone(),
+            serial: self.state.map_or(0, |state| state.serial).saturating_add(1),
+            attempt,
+            purpose,
+            policy: name.clone(),
+            requires: requires.clone(),
+        }
     }
 
     /// Whether something stamped so speaks about the node as it is now, for this purpose, and has not been heard yet.
     pub(super) fn is_current(&self, stamp: &Stamp, purpose: Purpose) -> bool {
-        let next = Stamp { requires: stamp.requires.clone(), ..self.next_stamp(purpose, stamp.attempt) };
-        *stamp == next && self.is_required(&stamp.requires)
+        let Stamp { policy, requires, .. } = stamp.clone();
+        let next = Stamp { policy, requires, ..self.next_stamp(purpose, stamp.attempt) };
+        *stamp == next && self.is_required(Some(&stamp.policy), Some(&stamp.requires))
     }
 
-    /// Whether a run with these requirements checked what is required now. A worker of an earlier release does not say.
-    fn is_required(&self, requires: &Requires) -> bool {
-        requires.as_str().is_empty() || requires == self.cx.requires
+    /// Whether a run checked what is required of the node now. One of an earlier release does not say what it checked.
+    fn is_required(&self, policy: Option<&PolicyName>, requires: Option<&Requires>) -> bool {
+        let now = self.cx.policy;
+        policy.is_none_or(|policy| policy.as_str().is_empty() || *policy == now.name)
+            && requires.is_none_or(|requires| requires.as_str().is_empty() || *requires == now.requires)
     }
 
     /// The worker of this node, whatever its stamp.
@@ -192,16 +189,9 @@ impl<'a> Subject<'a> {
         let fresh = NodeState::new(self.view.id.uid.clone(), self.view.boot.clone(), now);
         NodeState {
             serial: self.state.map_or(0, |state| state.serial).saturating_add(1),
-            requires: Some(self.cx.requires.clone()),
+            policy: Some(self.cx.policy.name.clone()),
+            requires: Some(self.cx.policy.requires.clone()),
             ..fresh
-        }
-    }
-
-    /// Gates that stay closed although nobody looks after them, for the explanation.
-    pub(super) fn orphaned_gates(&self) -> String {
-        match self.door() {
-            Door::Open => String::new(),
-            Door::Closed => "; it still carries a gate taint, which is yours to remove".to_owned(),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::subject::Subject;
 use super::trial::{Progress, progress};
 use super::verification::{Standing, standing};
 use crate::fault::Blame;
-use crate::fleet::{Member, OwnFailure, Run, Seen};
+use crate::grants::fleet::{Member, OwnFailure, Run, Seen};
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::Verdict;
 use crate::view::Purpose;
@@ -17,12 +17,12 @@ use crate::world::NodeEntry;
 /// Added to the time within which a node that fails must be heard of again.
 const LATE: SignedDuration = SignedDuration::from_mins(5);
 
-/// What a node contributes to how the cluster is doing. Nodes that the controller does not look after contribute
-/// nothing, however they are.
+/// What a node contributes to how the cluster is doing. Nodes that the controller does not manage contribute nothing,
+/// however they are.
 pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
     let Some(view) = &entry.view else { return Member::default() };
     let subject = Subject { cx, entry, view, state: entry.state.as_ref() };
-    if !matches!(scope::of(&subject), Scope::Ours) {
+    if !matches!(scope::of(&subject), Scope::Managed) {
         return Member::default();
     }
     let has_failed = has_failed_just_now(&subject);
@@ -63,8 +63,8 @@ fn is_failing_in_this_boot(subject: &Subject<'_>, state: &NodeState) -> bool {
 
 /// A node that is tried again and again is heard of at least this often.
 fn counts_for(subject: &Subject<'_>) -> SignedDuration {
-    let (settings, worker) = (&subject.cx.config.reconciliation, &subject.cx.config.worker);
-    settings.longest_delay() + worker.pending_timeout() + worker.timeout() + LATE
+    let (retry, worker) = (&subject.cx.policy.retry, &subject.cx.policy.worker);
+    retry.longest_delay() + worker.pending_timeout() + worker.timeout() + LATE
 }
 
 /// Results of the checks on a verified node.

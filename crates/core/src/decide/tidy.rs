@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::subject::Subject;
 use super::{Context, Decision};
 use crate::action::{Action, Removal};
-use crate::explain::{Door, Explanation, Phase, later};
+use crate::explain::{Access, Explanation, Phase, Why, later};
 use crate::fault::{Blame, WorkerFailure};
 use crate::state::{NodeState, StatePhase};
 use crate::view::{Condition, ConditionStatus, WorkerView};
@@ -85,7 +85,7 @@ fn is_installation(reason: &str) -> bool {
 }
 
 fn unknown(told: &Explanation) -> Condition {
-    let (reason, message) = (told.reason.clone().into_owned(), told.to_string());
+    let (reason, message) = (told.word().into_owned(), told.to_string());
     Condition { status: ConditionStatus::Unknown, reason, message }
 }
 
@@ -121,9 +121,8 @@ pub(super) fn foreign_worker(subject: &Subject<'_>) -> Option<Action> {
 
 /// Workers whose node is gone. The garbage collector removes them too, some time.
 pub(super) fn orphans(cx: Context<'_>, entry: &NodeEntry) -> Decision {
-    let told = Explanation::new(Phase::OutOfScope, Door::Open, "the node is not there");
-    let decision = Decision::new(told);
-    let interval = cx.config.reconciliation.interval();
+    let decision = Decision::new(Explanation::new(Phase::OutOfScope, Access::Open, Why::Gone));
+    let interval = cx.interval;
     // The node may only be late: its own watch can be behind that of the workers.
     match entry.workers.values().find(|worker| !worker.view.leaving) {
         Some(worker) if cx.now < worker.since + interval => decision.wakes(worker.since + interval),

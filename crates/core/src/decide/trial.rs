@@ -6,10 +6,11 @@ mod record;
 use jiff::{SignedDuration, Timestamp};
 
 use super::deletion::Step;
+use super::gate::Evidence;
 use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, tidy};
 use crate::action::Removal;
-use crate::explain::{later, seconds};
+use crate::explain::{Note, ProbationReason, Wait, Why, later, seconds};
 use crate::fault::WorkerFailure;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::{Fault, Verdict};
@@ -27,7 +28,7 @@ pub(super) struct Trial<'a> {
 /// An open node that has to be proven.
 #[derive(Clone, Copy)]
 pub(super) struct Probation {
-    pub(super) why: &'static str,
+    pub(super) why: ProbationReason,
     pub(super) if_it_fails: IfItFails,
 }
 
@@ -46,20 +47,18 @@ impl<'a> Trial<'a> {
             Some(worker) if subject.is_current(&worker.view.stamp, Purpose::Verify) => {
                 self.follow(worker).keeps_worker()
             }
-            Some(worker) => self
-                .waiting("WorkerOutdated", "an earlier worker is removed first")
-                .acts(tidy::remove(&worker.view, Removal::Outdated)),
+            Some(worker) => {
+                self.waiting(Wait::OutdatedWorker).acts(tidy::remove(&worker.view, Removal::Outdated))
+            }
             None if self.lost_its_worker() => self.record_no_verdict("the worker vanished"),
             None => self.try_next(),
         }
     }
 
-    fn waiting(self, reason: &'static str, why: &str) -> Decision {
-        let why = match self.probation {
-            Some(Probation { why: probation, .. }) => format!("{probation}; {why}"),
-            None => why.to_owned(),
-        };
-        Decision::new(self.subject.explain(phase_of(self.so_far()), why).because(reason))
+    fn waiting(self, why: impl Into<Why>) -> Decision {
+        let phase = phase_of(self.so_far());
+        let probation = self.probation.map(|probation| probation.why);
+        Decision::new(self.subject.explain(phase, why).on_probation(probation))
     }
 
     fn lost_its_worker(self) -> bool {
@@ -114,15 +113,13 @@ impl<'a> Trial<'a> {
         }
         let stamp = subject.next_stamp(Purpose::Verify, self.attempt());
         let is_first = self.so_far().is_none();
-        let waiting = match subject.cx.refused_worker {
-            Some(why) => self
-                .waiting(WorkerFailure::Refused.word(), &format!("the API server refused the worker: {why}")),
-            None if !subject.view.ready => {
-                self.waiting("WaitingForReady", "waiting for the node to be Ready")
-            }
-            None => self.waiting("WaitingForSlot", "waiting for a free verification slot"),
+        let wait = match subject.cx.refused_worker {
+            Some(why) => Wait::RefusedWorker(why.to_owned()),
+            None if !subject.view.ready => Wait::Ready,
+            None => Wait::Slot,
         };
-        waiting.wants(Want::Worker { stamp, is_first, due })
+        let decision = self.waiting(wait).wants(Want::Worker { stamp, is_first, due });
+        Decision { is_final_attempt: self.may_be_final(), ..decision }
     }
 
     /// When the next attempt is due. If the clock that wrote this was ahead of this one, the span still holds.
@@ -140,40 +137,44 @@ impl<'a> Trial<'a> {
         let told = if self.probation.is_none() || self.has_failed_open() {
             self.subject.account(state)
         } else {
-            let run = self.subject.run_of(state);
-            let cause = state.cause.clone().unwrap_or_default();
-            self.waiting("Unverified", &run).explanation.because(cause)
+            self.waiting(self.subject.last_result(state)).explanation
         };
-        let decision = Decision::new(told.then("next try", due)).wakes(due);
+        let decision = Decision::new(told.tried_again_at(due)).wakes(due);
         if self.probation.is_some() {
             return Some(decision);
         }
         match deletion::consider(self.subject, state) {
             Step::None => Some(decision),
-            Step::Hold(why) => Some(deletion::hold(self.subject, decision, &why)),
-            Step::Want(want, why) => Some(deletion::hold(self.subject, decision, &why).wants(want)),
+            Step::Hold(why) => Some(deletion::hold(self.subject, decision, Note::NotDeleted(why))),
+            Step::Want(want, note) => Some(deletion::hold(self.subject, decision, note).wants(want)),
             Step::FinalAttempt => None,
         }
     }
 
-    fn follow(self, worker: &SeenWorker) -> Decision {
+    /// If this attempt fails, the node may be deleted for it.
+    fn may_be_final(self) -> bool {
+        let is_candidate = |state: &NodeState| deletion::is_candidate(self.subject, state);
+        self.probation.is_none() && self.so_far().is_some_and(is_candidate)
+    }
+
+    fn follow(self, worker: &'a SeenWorker) -> Decision {
         let subject = self.subject;
-        match progress(subject, worker) {
-            Progress::Over(Verdict::Pass) => self.open(worker),
-            Progress::Waiting { phase, reason, why, until } => {
+        let decision = match progress(subject, worker) {
+            Progress::Over(Verdict::Pass) => return self.open(Evidence::Run(worker)),
+            Progress::Waiting { stage, until } => {
+                let phase = stage.phase();
                 let attempt = subject.attempt_of(worker.view.stamp.attempt);
-                let mut decision = self.waiting(reason, &format!("{attempt}: {why}"));
+                let mut decision = self.waiting(Wait::Worker { attempt, stage });
                 decision.explanation.phase = phase;
                 until.into_iter().fold(decision, Decision::wakes)
             }
-            Progress::Unsure => self
-                .waiting("Verifying", "the worker has had its time; a last look is taken")
-                .wants(Want::Reread(subject.view.id.clone())),
+            Progress::Unsure => self.waiting(Wait::LastLook).wants(Want::Reread(subject.view.id.clone())),
             Progress::Over(Verdict::Fail(fault)) => {
                 self.fail(worker.view.stamp.attempt, worker.asked_for, &fault)
             }
             Progress::Over(Verdict::Inconclusive(why)) => self.record_no_verdict(&why),
-        }
+        };
+        Decision { is_final_attempt: self.may_be_final(), ..decision }
     }
 
     /// A worker that is being deleted may have ended because it was told to, so nothing follows from how it ended. If
@@ -185,9 +186,9 @@ impl<'a> Trial<'a> {
         {
             return decision;
         }
-        let limit = subject.cx.config.worker.pending_timeout();
+        let limit = subject.cx.policy.worker.pending_timeout();
         let until = later(worker.since.max(subject.entry.state_seen), limit);
-        let waiting = self.waiting("WorkerNotEnded", "a worker that is being deleted has to be gone first");
+        let waiting = self.waiting(Wait::WorkerEnd);
         if subject.cx.now < until {
             return waiting.wakes(until);
         }

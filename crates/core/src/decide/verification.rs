@@ -1,82 +1,97 @@
-//! The verification gate: opened by checks which a worker runs on the node.
+//! The gate that opens when the checks pass in a worker on the node.
 
 use jiff::Timestamp;
 
-use super::scope::MayClose;
+use super::gate::{self, Evaluation, Evidence};
+use super::scope::{self, MayClose};
 use super::subject::Subject;
 use super::trial::{IfItFails, Probation, Progress, Trial, progress};
-use super::{Decision, Seat, Want, deletion, scope, startup};
+use super::{Decision, Mode, Want, deletion};
 use crate::action::{Action, Closing, Headline, News};
 use crate::config::OnReboot;
-use crate::explain::Phase;
+use crate::explain::{GateWait, LeftAlone, NeverGated, Phase, ProbationReason, Why};
 use crate::names;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
+use crate::verdict::Verdict;
 use crate::view::{Occupancy, Purpose};
 use crate::world::SeenWorker;
 
-const UNSOUND: &str = "the checks failed again and again";
-
 /// Where a node stands with regard to this gate.
 pub(super) enum Standing {
-    /// Not ours: it never had the gate, or others opened it.
-    Untouched(&'static str),
+    /// Not managed: it never had the gate, or others opened it.
+    Untouched(LeftAlone),
     /// Never had the gate, and nobody has verified it.
     Ungated,
     /// Open, and rightly so.
     Verified,
-    /// Open, but somebody put the taint back.
+    /// Verified, but somebody put the taint back.
     TaintCameBack,
     /// Open, but to be proven again.
     OnProbation(Probation),
     /// Open, but to be closed at once.
     ToBeClosed,
-    /// Closed.
     Closed,
 }
 
 pub(super) fn standing(subject: &Subject<'_>) -> Standing {
     let verified = subject.state.filter(|state| state.phase == StatePhase::Verified);
     let same_boot = verified.is_some_and(|state| state.boot == subject.view.boot);
-    let on_reboot = subject.cx.config.node_management.on_reboot;
     match (subject.is_tainted(), subject.state.map(|state| state.phase)) {
         (true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled() => Standing::TaintCameBack,
         (true, _) => Standing::Closed,
-        (false, Some(StatePhase::Verified)) => match on_reboot {
+        (false, Some(StatePhase::Verified)) => match subject.cx.policy.on_reboot {
             OnReboot::Close if !same_boot && may_be_closed(subject) => Standing::ToBeClosed,
-            OnReboot::Verify | OnReboot::Close if !same_boot => on_probation("the node was restarted"),
-            _ if !subject.is_labelled() => on_probation("the verified label was removed"),
-            _ if subject.entry.unsound => on_probation(UNSOUND),
+            OnReboot::Verify | OnReboot::Close if !same_boot => on_probation(ProbationReason::Rebooted),
+            _ if !subject.is_labelled() => on_probation(ProbationReason::LabelRemoved),
+            _ if subject.entry.unsound => on_probation(ProbationReason::ChecksFailed),
             _ => Standing::Verified,
         },
-        (false, Some(StatePhase::Failed | StatePhase::Unverified)) => match subject.cx.seat {
-            Seat::Controller if subject.state.is_some_and(|state| state.stays_open) => {
-                on_probation("it failed and was not closed")
+        (false, Some(StatePhase::Failed | StatePhase::Unverified)) => match subject.cx.mode {
+            Mode::Controller if subject.state.is_some_and(|state| state.stays_open) => {
+                on_probation(ProbationReason::FailedOpen)
             }
-            Seat::Controller => Standing::Untouched("the taint was taken off by somebody else"),
-            Seat::Node => never_closed("it carries no gate taint"),
+            Mode::Controller => Standing::Untouched(LeftAlone::TaintRemoved),
+            Mode::DaemonSet => never_closed(ProbationReason::NoTaint),
         },
-        (false, None) => match (subject.cx.seat, subject.is_labelled()) {
-            (Seat::Controller, true) => Standing::Untouched("it was verified before we came"),
-            (Seat::Controller, false) => Standing::Ungated,
-            (Seat::Node, true) if subject.entry.unsound => on_probation(UNSOUND),
-            (Seat::Node, true) => Standing::Verified,
-            (Seat::Node, false) => never_closed("it never had the gate"),
+        (false, None) => match (subject.cx.mode, subject.is_labelled()) {
+            (Mode::Controller, true) => Standing::Untouched(LeftAlone::VerifiedBefore),
+            (Mode::Controller, false) => Standing::Ungated,
+            (Mode::DaemonSet, true) if subject.entry.unsound => on_probation(ProbationReason::ChecksFailed),
+            (Mode::DaemonSet, true) => Standing::Verified,
+            (Mode::DaemonSet, false) => never_closed(ProbationReason::NeverGated),
         },
     }
 }
 
-fn on_probation(why: &'static str) -> Standing {
+fn on_probation(why: ProbationReason) -> Standing {
     Standing::OnProbation(Probation { why, if_it_fails: IfItFails::Close })
 }
 
-/// Whoever takes a taint off has a reason, and what never had one may be in use.
-fn never_closed(why: &'static str) -> Standing {
+/// Whoever removes a taint has a reason, and a node that never had one may be in use.
+fn never_closed(why: ProbationReason) -> Standing {
     Standing::OnProbation(Probation { why, if_it_fails: IfItFails::StayOpen })
 }
 
 pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
-    matches!(scope::may_close(subject, subject.taints().iter()), MayClose::Yes)
+    matches!(scope::may_close(subject, subject.taints()), MayClose::Yes)
+}
+
+/// Whether the checks have passed on a closed node as it is now.
+pub(super) fn evaluate<'a>(subject: &Subject<'a>) -> Evaluation<'a> {
+    let is_current = |worker: &&SeenWorker| {
+        !worker.view.leaving && subject.is_current(&worker.view.stamp, Purpose::Verify)
+    };
+    match standing(subject) {
+        Standing::TaintCameBack => Evaluation::Met(Evidence::Recorded),
+        Standing::Closed => match subject.worker().filter(is_current) {
+            Some(worker) if matches!(progress(subject, worker), Progress::Over(Verdict::Pass)) => {
+                Evaluation::Met(Evidence::Run(worker))
+            }
+            _ => Evaluation::Unmet(GateWait::Checks),
+        },
+        _ => Evaluation::Unmet(GateWait::Checks),
+    }
 }
 
 pub(super) fn consider(subject: &Subject<'_>) -> Decision {
@@ -84,64 +99,48 @@ pub(super) fn consider(subject: &Subject<'_>) -> Decision {
         Standing::Untouched(why) => untouched(subject, why),
         Standing::Ungated => ungated(subject),
         Standing::Verified => verified(subject),
-        Standing::TaintCameBack => open_again(subject),
         Standing::ToBeClosed => close_rebooted(subject),
         Standing::OnProbation(probation) => Trial { subject, probation: Some(probation) }.consider(),
-        Standing::Closed => Trial { subject, probation: None }.consider(),
+        Standing::TaintCameBack | Standing::Closed => match evaluate(subject) {
+            Evaluation::Met(evidence) => Trial { subject, probation: None }.open(evidence),
+            Evaluation::Unmet(_) | Evaluation::NotBefore(..) => Trial { subject, probation: None }.consider(),
+        },
     }
 }
 
-fn untouched(subject: &Subject<'_>, why: &str) -> Decision {
+fn untouched(subject: &Subject<'_>, left: LeftAlone) -> Decision {
     let failed = subject.state.filter(|state| state.phase == StatePhase::Failed);
     let why = match failed {
-        None => format!("left alone: {why}"),
-        Some(state) => {
-            let reason = state.why();
-            let why = if may_be_closed(subject) { format!("; {why}") } else { String::new() };
-            format!("left alone although it failed: {reason}{why}")
-        }
+        None => Why::LeftAlone(left),
+        Some(state) => Why::FailedOpen {
+            reason: state.why().to_owned(),
+            because: may_be_closed(subject).then_some(left),
+        },
     };
     Decision::new(subject.explain(Phase::OutOfScope, why))
 }
 
 /// A node that never had the gate is closed only if that was asked for and nothing runs there that would suffer.
 fn ungated(subject: &Subject<'_>) -> Decision {
-    let leave = |why: String| {
-        Decision::new(subject.explain(Phase::OutOfScope, format!("left alone: it never had the gate{why}")))
+    let leave = |what| Decision::new(subject.explain(Phase::OutOfScope, Why::NeverGated(what)));
+    let Some(gate) = subject.cx.policy.checks_gate().filter(|_| subject.cx.policy.backfill) else {
+        return leave(NeverGated::Left);
     };
-    if !subject.cx.config.node_management.backfill {
-        return leave(String::new());
+    if let MayClose::No(why) | MayClose::NotYetKnown(why) = scope::may_close(subject, &gate.taints) {
+        return leave(NeverGated::Kept(why));
     }
-    if let MayClose::No(why) | MayClose::NotYetKnown(why) = scope::may_close(subject, subject.taints().iter())
-    {
-        return leave(format!(", and {why}"));
-    }
-    let again = subject.cx.now + subject.cx.config.reconciliation.interval();
+    let again = subject.cx.now + subject.cx.interval;
     match fresh_occupancy(subject) {
-        None => leave(String::new()).wants(Want::Occupancy(subject.view.id.clone())).wakes(again),
-        Some((Occupancy::Busy(pod), until)) => leave(format!(", and {pod} runs there")).wakes(until),
-        Some((Occupancy::Idle, _)) => {
-            let message = "closed: the node never had the gate and is idle".to_owned();
-            let patch = PatchBuilder::new(subject.view)
-                .put_on(subject.taints())
-                .unchanged(names::STATE_ANNOTATION)
-                .same_label(&subject.cx.config.node_management.verified_label)
-                .build();
-            leave(", and is closed now".to_owned()).acts(Action::CloseGate {
-                node: subject.view.id.clone(),
-                gate: names::VERIFICATION_GATE.to_owned(),
-                because: Closing::Backfill,
-                patch,
-                news: News { headline: Headline::Backfilled, message, warning: false },
-            })
-        }
+        None => leave(NeverGated::Left).wants(Want::Occupancy(subject.view.id.clone())).wakes(again),
+        Some((Occupancy::Busy(pod), until)) => leave(NeverGated::Busy { pod: pod.clone() }).wakes(until),
+        Some((Occupancy::Idle, _)) => leave(NeverGated::Closing).acts(gate::close_idle(subject, gate)),
     }
 }
 
 /// What runs on the node, and until when that counts.
 fn fresh_occupancy<'a>(subject: &Subject<'a>) -> Option<(&'a Occupancy, Timestamp)> {
     let seen = subject.entry.occupancy.as_ref()?;
-    let until = seen.expires(subject.cx.config.reconciliation.interval());
+    let until = seen.expires(subject.cx.interval);
     (subject.cx.now < until).then_some((&seen.occupancy, until))
 }
 
@@ -153,7 +152,7 @@ pub(super) fn is_idle(subject: &Subject<'_>) -> bool {
 fn verified(subject: &Subject<'_>) -> Decision {
     let decision = Decision::new(match subject.state {
         Some(state) => subject.account(state),
-        None => subject.explain(Phase::Verified, "verified"),
+        None => subject.explain(Phase::Verified, Why::Verified { attempt: None }),
     });
     let reference = |worker: &&SeenWorker| subject.is_current(&worker.view.stamp, Purpose::Reference);
     let Some(worker) = subject.worker().filter(reference) else {
@@ -166,38 +165,10 @@ fn verified(subject: &Subject<'_>) -> Decision {
     }
 }
 
-/// Autoscalers put startup taints back. What the node has proven in this boot still holds.
-fn open_again(subject: &Subject<'_>) -> Decision {
-    let decision = Decision::new(
-        subject.explain(Phase::Verified, "verified, but somebody put the taint back; it is taken off again"),
-    );
-    let settings = &subject.cx.config.node_management;
-    let is_early = startup::first_closed(subject, settings.after.iter().map(String::as_str)).is_some();
-    if is_early || scope::awaits_karpenter(subject) {
-        return decision;
-    }
-    let label = &settings.verified_label;
-    let patch = PatchBuilder::new(subject.view)
-        .take_off(subject.taints())
-        .same_label(label)
-        .unchanged(names::STATE_ANNOTATION)
-        .build();
-    decision.acts(Action::OpenGate {
-        node: subject.view.id.clone(),
-        gate: names::VERIFICATION_GATE.to_owned(),
-        patch,
-        news: News {
-            headline: Headline::TaintRemovedAgain,
-            message: "open: the node is verified and somebody had put the taint back".to_owned(),
-            warning: false,
-        },
-    })
-}
-
 fn close_rebooted(subject: &Subject<'_>) -> Decision {
-    let why = "the node was restarted and has to be verified anew";
+    let why = Why::Rebooted;
     // The next number, although no worker was heard: whatever is under way is about the time before.
-    let state = subject.next_state().because("Rebooted", why);
+    let state = subject.next_state().because("Rebooted", &why.to_string());
     let message = format!("closed: {why}");
     let action = close(
         subject,
@@ -209,7 +180,7 @@ fn close_rebooted(subject: &Subject<'_>) -> Decision {
 }
 
 pub(super) fn close(subject: &Subject<'_>, state: &NodeState, because: Closing, news: News) -> Action {
-    let label = &subject.cx.config.node_management.verified_label;
+    let label = &subject.cx.policy.verified_label;
     let patch = PatchBuilder::new(subject.view).put_on(subject.taints()).unlabel(label).state(state).build();
     let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
     Action::CloseGate { node, gate, because, patch, news }

@@ -1,12 +1,11 @@
 //! From what is wanted to orders: one write at a time for each node, and what is scarce goes to those who come first.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::{
-    ANSWER_OVERDUE, ASK_AGAIN, Engine, LONGEST_QUEUE, NodeTask, Order, Plan, Question, Turn, Underway,
-};
+use super::{ANSWER_OVERDUE, ASK_AGAIN, Engine, LONGEST_QUEUE, NodeTask, Order, Plan, Question, Underway};
 use crate::action::Action;
 use crate::decide::Want;
+use crate::grants::slots::Turn;
 use crate::ids::NodeName;
 use crate::view::{Purpose, Stamp};
 use crate::world::NodeEntry;
@@ -64,22 +63,18 @@ impl Engine {
             (true, false) => Turn::Again,
             (false, _) => Turn::NotReady,
         };
-        self.slots.enqueue(name, Some((turn, due, stamp)));
-    }
-
-    fn slots(&self) -> usize {
-        self.config.limits.max_concurrent_workers as usize
+        self.grants.slots.enqueue(name, Some((turn, due, stamp)));
     }
 
     /// Gives the free slots to the nodes that wait for a worker.
     pub(super) fn start_workers(&mut self, now: Timestamp, plan: &mut Plan) {
-        while let Some(stamp) = self.slots.next(self.slots()) {
+        while let Some(stamp) = self.grants.slots.next(self.settings.worker_slots) {
             self.order(Action::StartWorker { stamp }, now, plan);
         }
         for (name, action) in std::mem::take(&mut self.meanwhile) {
             let is_held = |task: &NodeTask| task.held_until(&action, now).is_some();
-            if self.slots.is_queued(&name) && !self.tasks.get(&name).is_some_and(is_held) {
-                self.slots.enqueue(&name, None);
+            if self.grants.slots.is_queued(&name) && !self.tasks.get(&name).is_some_and(is_held) {
+                self.grants.slots.enqueue(&name, None);
                 self.order(action, now, plan);
             }
         }
@@ -87,7 +82,7 @@ impl Engine {
 
     /// Runs the checks on a verified node that has nothing else to do, one at a time.
     pub(super) fn start_reference(&mut self, now: Timestamp, plan: &mut Plan) {
-        if !self.slots.has_room(self.slots()) || self.world.references() > 0 {
+        if !self.grants.slots.has_room(self.settings.worker_slots) || self.world.references() > 0 {
             return;
         }
         let is_free = |name: &&NodeName| {
@@ -95,23 +90,25 @@ impl Engine {
             let can_run = |entry: &NodeEntry| self.judge(name, entry, now).can_run_reference;
             is_idle && self.world.entry(name).is_some_and(can_run)
         };
-        let reference = self.fleet.references().find(is_free).cloned();
-        let entry = reference.and_then(|name| self.world.entry(&name));
-        if let Some((view, state)) = entry.and_then(|entry| entry.view.as_ref().zip(entry.state.as_ref())) {
+        let reference = self.grants.fleet.references().find(is_free).cloned();
+        let Some(entry) = reference.and_then(|name| self.world.entry(&name)) else { return };
+        if let Some((view, state)) = entry.view.as_ref().zip(entry.state.as_ref()) {
+            let policy = self.policy_of(entry);
             let stamp = Stamp {
                 node: view.id.clone(),
                 boot: view.boot.clone(),
                 serial: state.serial.saturating_add(1),
                 attempt: state.attempt,
                 purpose: Purpose::Reference,
-                requires: self.requires.clone(),
+                policy: policy.name.clone(),
+                requires: policy.requires.clone(),
             };
             self.order(Action::StartWorker { stamp }, now, plan);
         }
     }
 
     fn order(&mut self, action: Action, now: Timestamp, plan: &mut Plan) {
-        if self.config.reconciliation.dry_run {
+        if self.settings.dry_run {
             plan.withheld.push(action);
             return;
         }
@@ -119,9 +116,8 @@ impl Engine {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let starts_worker = matches!(action, Action::StartWorker { .. });
-        self.slots.asked_for += usize::from(starts_worker);
-        let limit = i64::from(self.config.kubernetes.request_timeout_seconds);
-        let expires = now + LONGEST_QUEUE + SignedDuration::from_secs(limit) + ANSWER_OVERDUE;
+        self.grants.ordered(&action);
+        let expires = now + LONGEST_QUEUE + self.settings.request_timeout + ANSWER_OVERDUE;
         self.timers.set(&name, Some(expires));
         let task = self.tasks.entry(name).or_default();
         task.underway = Some(Underway::Ordered { ticket, given: now, expires, starts_worker });
@@ -131,9 +127,9 @@ impl Engine {
     /// Ends what is under way for a node.
     pub(super) fn release(&mut self, name: &NodeName) {
         if let Some(task) = self.tasks.get_mut(name)
-            && let Some(Underway::Ordered { starts_worker: true, .. }) = task.underway.take()
+            && let Some(Underway::Ordered { starts_worker, .. }) = task.underway.take()
         {
-            self.slots.asked_for -= 1;
+            self.grants.settled(name, starts_worker);
         }
     }
 }

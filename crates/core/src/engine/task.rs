@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{ASK_AGAIN, Plan, Question};
 use crate::action::Action;
 use crate::decide::Decision;
-use crate::explain::Explanation;
+use crate::explain::{Explanation, Note};
 use crate::ids::NodeRef;
 
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
@@ -17,7 +17,9 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct NodeTask {
     pub(super) underway: Option<Underway>,
-    pub(super) told: Option<Explanation>,
+    pub(super) explanation: Option<Explanation>,
+    /// The explanation was reported as it is now.
+    pub(super) is_reported: bool,
     /// The order that was carried out last, by its fingerprint: to keep the order would take more memory than all else.
     done: Option<u64>,
     /// Kinds of orders that came to nothing, each with a pause of its own: one that is refused holds up no other.
@@ -131,6 +133,19 @@ impl NodeTask {
         })
     }
 
+    /// Keeps why the node is open or closed.
+    pub(super) fn explain(&mut self, explanation: Explanation) {
+        if self.explanation.as_ref() != Some(&explanation) {
+            self.explanation = Some(explanation);
+            self.is_reported = false;
+        }
+    }
+
+    /// What has to be reported, unless it was.
+    pub(super) fn report(&mut self) -> Option<&Explanation> {
+        if std::mem::replace(&mut self.is_reported, true) { None } else { self.explanation.as_ref() }
+    }
+
     /// The node has been read again.
     pub(super) fn see_clear(&mut self) {
         if matches!(self.underway, Some(Underway::Unclear { .. })) {
@@ -175,16 +190,16 @@ impl NodeTask {
         let wanted: Vec<Action> = decision.wants.iter().filter_map(crate::decide::Want::action).collect();
         self.setbacks.retain(|setback| wanted.iter().any(|wanted| wanted.is_like(&setback.order)));
         for setback in &self.setbacks {
-            let order = &setback.order;
-            let complaint = match &setback.complaint {
-                Some(Complaint::Refused(_)) if matches!(order, Action::StartWorker { .. }) => continue,
-                Some(Complaint::Refused(why)) => format!("the API server refused to {order}: {why}"),
-                Some(Complaint::Contradicted) => {
-                    format!("could not {order}: things are not as they seem, several times in a row")
+            let order = setback.order.to_string();
+            let note = match &setback.complaint {
+                Some(Complaint::Refused(_)) if matches!(setback.order, Action::StartWorker { .. }) => {
+                    continue;
                 }
+                Some(Complaint::Refused(why)) => Note::Refused { order, why: why.clone() },
+                Some(Complaint::Contradicted) => Note::Contradicted { order },
                 None => continue,
             };
-            decision.explanation.why = format!("{}; {complaint}", decision.explanation.why);
+            decision.explanation.notes.push(note);
         }
     }
 }

@@ -13,7 +13,7 @@ fn noon() -> Timestamp {
 }
 
 fn knowing_everything(yaml: &str) -> Engine {
-    let mut engine = Engine::new(config(yaml));
+    let mut engine = Engine::new(&config(yaml));
     for fact in [
         Fact::Nodes(Vec::new(), Version(1)),
         Fact::Workers(Vec::new(), Version(1)),
@@ -28,9 +28,9 @@ fn knowing_everything(yaml: &str) -> Engine {
 fn with_other_gates_init_pods_have_to_be_listed_anew() {
     let mut engine = knowing_everything("gates: [{name: a}]");
     assert!(engine.knows_enough());
-    engine.configure(config("gates: [{name: a}]\nreconciliation: {maxRetries: 2}"));
+    engine.configure(&config("gates: [{name: a}]\nreconciliation: {maxRetries: 2}"));
     assert!(engine.knows_enough(), "the gates are the same");
-    engine.configure(config("gates: [{name: a, minimumHoldSeconds: 5}]"));
+    engine.configure(&config("gates: [{name: a, minimumHoldSeconds: 5}]"));
     assert!(!engine.knows_enough(), "another gate may wait for other pods");
     engine.learn(Fact::InitPods(Vec::new(), Version(2)), noon());
     assert!(engine.knows_enough());

@@ -47,7 +47,7 @@ mod tests {
 
     /// Two closed nodes, of which the first gets the only worker.
     fn engine() -> (Engine, Plan) {
-        let mut engine = Engine::new(Config::parse(ONE_WORKER).unwrap());
+        let mut engine = Engine::new(&Config::parse(ONE_WORKER).unwrap());
         let nodes = vec![closed("n1", "u1"), closed("n2", "u2")];
         engine.learn(Fact::Nodes(nodes, Version(2)), noon());
         engine.learn(Fact::Workers(Vec::new(), Version(2)), noon());

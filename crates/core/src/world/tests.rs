@@ -39,6 +39,7 @@ fn worker(pod: &str, version: u64) -> WorkerView {
             serial: 1,
             attempt: 1,
             purpose: Purpose::Verify,
+            policy: "".into(),
             requires: "".into(),
         },
         host: Some("n1".into()),

@@ -194,6 +194,7 @@ pub(crate) fn worker(random: &mut Random, node: &str) -> WorkerView {
             serial: random.small(4) + 1,
             attempt: random.small(5) + 1,
             purpose,
+            policy: "".into(),
             requires: "".into(),
         },
         host: if random.chance(90) { Some(name) } else { None },

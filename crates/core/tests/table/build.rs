@@ -183,6 +183,7 @@ pub(super) fn worker(cluster: &mut Cluster, spec: &WorkerSpec) -> WorkerView {
             serial: 1,
             attempt: 1,
             purpose,
+            policy: "".into(),
             requires: "".into(),
         },
         host: Some(node.name.clone()),

@@ -51,8 +51,8 @@ pub(crate) fn play(case: &Scene) -> Vec<String> {
 fn engine(case: &Scene) -> Engine {
     let config = config(case.config.as_ref());
     match case.seat {
-        SeatSpec::Controller => Engine::new(config),
-        SeatSpec::Node => Engine::on_its_node(config),
+        SeatSpec::Controller => Engine::new(&config),
+        SeatSpec::Node => Engine::on_its_node(&config),
     }
 }
 
@@ -98,7 +98,7 @@ impl Stage {
     fn step(&mut self, step: &Scene) {
         self.now = step.now.as_deref().map_or(self.now, clock);
         if let Some(overrides) = &step.config {
-            self.engine.configure(config(Some(overrides)));
+            self.engine.configure(&config(Some(overrides)));
         }
         match step.lead {
             Some(true) => self.engine.lead(),
@@ -304,12 +304,13 @@ fn op(op: &PatchOp) -> String {
     }
 }
 
-/// What was required is a fingerprint of the configuration, and says nothing to a reader.
+/// The policy is always the same, and what it required is a fingerprint that says nothing to a reader.
 fn without_requires(text: &str) -> String {
-    match text.split_once(",requires:") {
+    let without = |text: &str, field: &str| match text.split_once(field) {
         Some((before, rest)) => format!("{before}{}", &rest[rest.find([',', '}']).unwrap_or(rest.len())..]),
         None => text.to_owned(),
-    }
+    };
+    without(&without(text, ",policy:"), ",requires:")
 }
 
 struct Comparison<'a> {

@@ -1,6 +1,8 @@
 use knr_core::action::{Closing, Headline, News, Recorded, Removal};
+use knr_core::config::Config;
 use knr_core::ids::WorkerRef;
 use knr_core::patch::PatchBuilder;
+use knr_core::policy::{Policies, Policy};
 use knr_core::view::{Condition, ConditionStatus, Purpose, Stamp};
 use serde_json::json;
 
@@ -33,6 +35,7 @@ fn stamp() -> Stamp {
         serial: 1,
         attempt: 1,
         purpose: Purpose::Verify,
+        policy: "default".into(),
         requires: "".into(),
     }
 }
@@ -40,8 +43,9 @@ fn stamp() -> Stamp {
 async fn outcome(action: &Action, answers: Vec<Answer>) -> (Outcome, FakeServer) {
     let server = FakeServer::answering(answers);
     let actor = Actor::new(server.api(), "me".to_owned());
-    let outcome =
-        actor.carry_out(action, &Config::default(), Timestamp::UNIX_EPOCH, Instant::now() + LIMIT).await;
+    let outcome = actor
+        .carry_out(action, &Policies::from(&Config::default()), Timestamp::UNIX_EPOCH, Instant::now() + LIMIT)
+        .await;
     (outcome, server)
 }
 
@@ -214,7 +218,7 @@ async fn answers_bring_facts() {
     assert!(matches!(&facts[..], [Fact::Node(view, Source::Answer)] if view.version == Version(8)));
 
     let start = Action::StartWorker { stamp: stamp() };
-    let mut pod = objects::worker(&stamp(), &Config::default());
+    let mut pod = objects::worker(&stamp(), &Policy::from(&Config::default()));
     pod["metadata"]["uid"] = json!("wu");
     let (done, _) = outcome(&start, vec![Answer::Json(201, pod.clone())]).await;
     let Outcome::Done(facts) = done else { panic!() };
@@ -293,8 +297,9 @@ async fn nothing_is_sent_after_the_deadline() {
     let server = FakeServer::answering([]);
     let actor = Actor::new(server.api(), "me".to_owned());
     for (action, ..) in actions() {
-        let outcome =
-            actor.carry_out(&action, &Config::default(), Timestamp::UNIX_EPOCH, Instant::now()).await;
+        let outcome = actor
+            .carry_out(&action, &Policies::from(&Config::default()), Timestamp::UNIX_EPOCH, Instant::now())
+            .await;
         assert_eq!(outcome, Outcome::Unavailable, "{action}");
     }
     assert!(server.lines().is_empty());

@@ -8,6 +8,7 @@ use std::time::Duration;
 use knr_core::fault::Blame;
 use knr_core::ids::NodeRef;
 use knr_core::names;
+use knr_core::policy::{self, Policy};
 use knr_core::report::Report;
 use knr_core::verdict::{Fault, Verdict, judge};
 use knr_core::view::{Ending, Purpose, Stage, Stamp};
@@ -92,9 +93,10 @@ impl Doctor {
             serial: 0,
             attempt: 0,
             purpose: Purpose::Verify,
+            policy: policy::DEFAULT.into(),
             requires: "".into(),
         };
-        let mut pod = objects::worker(&stamp, self.config());
+        let mut pod = objects::worker(&stamp, &Policy::from(self.config()));
         let namespaces = self.api.namespaces();
         let owner = match &self.installation.own_pod {
             Some(OwnPod { name, uid }) if namespaces.own == namespaces.workers => {

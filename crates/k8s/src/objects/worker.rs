@@ -1,8 +1,9 @@
 //! The worker pod.
 
 use knr_core::action::worker_name;
-use knr_core::config::{Config, Placement, RawObject};
+use knr_core::config::{Placement, RawObject};
 use knr_core::names;
+use knr_core::policy::Policy;
 use knr_core::view::Stamp;
 use serde_json::{Map, Value, json};
 
@@ -28,8 +29,8 @@ const SPARE_SECONDS: u32 = 30;
 
 /// A worker for a node.
 #[must_use]
-pub fn worker(stamp: &Stamp, config: &Config) -> Value {
-    let settings = &config.worker;
+pub fn worker(stamp: &Stamp, policy: &Policy) -> Value {
+    let settings = &policy.worker;
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -42,7 +43,7 @@ pub fn worker(stamp: &Stamp, config: &Config) -> Value {
                 { "apiVersion": "v1", "kind": "Node", "name": stamp.node.name, "uid": stamp.node.uid },
             ],
         },
-        "spec": spec(stamp, config),
+        "spec": spec(stamp, policy),
     })
 }
 
@@ -52,14 +53,15 @@ fn stamped(stamp: &Stamp) -> Value {
         names::WORKER_NODE_UID_ANNOTATION: stamp.node.uid,
         names::WORKER_BOOT_ANNOTATION: stamp.boot,
         names::WORKER_SERIAL_ANNOTATION: stamp.serial.to_string(),
+        names::WORKER_POLICY_ANNOTATION: stamp.policy,
         names::WORKER_REQUIRES_ANNOTATION: stamp.requires,
         names::WORKER_ATTEMPT_ANNOTATION: stamp.attempt.to_string(),
         names::WORKER_PURPOSE_ANNOTATION: purpose_word(stamp.purpose),
     })
 }
 
-fn spec(stamp: &Stamp, config: &Config) -> Value {
-    let settings = &config.worker;
+fn spec(stamp: &Stamp, policy: &Policy) -> Value {
+    let settings = &policy.worker;
     let on_its_node = json!([{ "key": "metadata.name", "operator": "In", "values": [stamp.node.name] }]);
     let deadline = settings.pending_timeout_seconds + settings.timeout_seconds + SPARE_SECONDS;
     let mut spec = json!({
@@ -71,14 +73,14 @@ fn spec(stamp: &Stamp, config: &Config) -> Value {
         "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{ "matchFields": on_its_node }],
         } } },
-        "tolerations": tolerations(config),
+        "tolerations": tolerations(policy),
         "securityContext": {
             "runAsNonRoot": true,
             "runAsUser": USER,
             "runAsGroup": USER,
             "seccompProfile": { "type": "RuntimeDefault" },
         },
-        "containers": [container(stamp, config)],
+        "containers": [container(stamp, policy)],
     });
     if settings.placement == Placement::Direct {
         spec["nodeName"] = json!(stamp.node.name);
@@ -102,16 +104,15 @@ fn spec(stamp: &Stamp, config: &Config) -> Value {
 }
 
 /// All gates, by key alone: a worker must not be driven off by the taint that it is to take off.
-fn tolerations(config: &Config) -> Vec<Value> {
-    let gates = config.node_management.taints.iter().chain(config.gates.iter().map(|gate| &gate.taint));
-    let keys = gates.map(|taint| taint.key.as_str()).chain(TOLERATED);
+fn tolerations(policy: &Policy) -> Vec<Value> {
+    let keys = policy.taints().map(|taint| taint.key.as_str()).chain(TOLERATED);
     keys.map(|key| json!({ "key": key, "operator": "Exists" }))
-        .chain(config.worker.tolerations.iter().map(|own| json!(own)))
+        .chain(policy.worker.tolerations.iter().map(|own| json!(own)))
         .collect()
 }
 
-fn container(stamp: &Stamp, config: &Config) -> Value {
-    let settings = &config.worker;
+fn container(stamp: &Stamp, policy: &Policy) -> Value {
+    let settings = &policy.worker;
     let tag = match settings.image.tag.as_str() {
         "" => knr_core::VERSION,
         tag => tag,
@@ -162,6 +163,8 @@ mod tests {
     use knr_core::ids::NodeRef;
     use knr_core::view::Purpose;
 
+    use knr_core::config::Config;
+
     use super::*;
 
     fn stamp() -> Stamp {
@@ -171,12 +174,13 @@ mod tests {
             serial: 3,
             attempt: 2,
             purpose: Purpose::Verify,
+            policy: "default".into(),
             requires: "abc".into(),
         }
     }
 
     fn pod(yaml: &str) -> Pod {
-        serde_json::from_value(worker(&stamp(), &Config::parse(yaml).unwrap())).unwrap()
+        serde_json::from_value(worker(&stamp(), &Policy::from(&Config::parse(yaml).unwrap()))).unwrap()
     }
 
     #[test]
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn its_stamp_is_read_back() {
-        let pod = worker(&stamp(), &Config::default());
+        let pod = worker(&stamp(), &Policy::from(&Config::default()));
         let seen: crate::observe::SlimWorker = serde_json::from_value(pod).unwrap();
         assert_eq!(seen.view().unwrap().stamp, stamp());
     }

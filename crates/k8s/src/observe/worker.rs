@@ -87,6 +87,7 @@ impl SlimWorker {
             serial: number(names::WORKER_SERIAL_ANNOTATION)?,
             attempt: number(names::WORKER_ATTEMPT_ANNOTATION)?,
             purpose: purpose(text(names::WORKER_PURPOSE_ANNOTATION)?)?,
+            policy: text(names::WORKER_POLICY_ANNOTATION).unwrap_or_default().into(),
             requires: text(names::WORKER_REQUIRES_ANNOTATION).unwrap_or_default().into(),
         })
     }

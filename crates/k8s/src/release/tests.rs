@@ -57,9 +57,10 @@ fn worker() -> Value {
         serial: 1,
         attempt: 1,
         purpose: knr_core::view::Purpose::Verify,
+        policy: "default".into(),
         requires: "".into(),
     };
-    let mut worker = objects::worker(&stamp, &Config::default());
+    let mut worker = objects::worker(&stamp, &knr_core::policy::Policy::from(&Config::default()));
     worker["metadata"]["uid"] = json!("wu");
     worker
 }

@@ -154,7 +154,7 @@ impl Driver {
         }
         self.metrics.set_per_node(config.metrics.per_node);
         self.watches.configure(&config);
-        self.engine.configure(Config::clone(&config));
+        self.engine.configure(&config);
         self.config = config;
     }
 
@@ -190,7 +190,8 @@ impl Driver {
             self.readers.ask(question, &self.config, live);
         }
         self.witness.dropped_events(self.writers.schedule.drop_old_events());
-        self.writers.dispatch(&self.leadership, &self.config);
+        let timeout = self.config.kubernetes.request_timeout();
+        self.writers.dispatch(&self.leadership, self.engine.policies(), timeout);
         let schedule = &self.writers.schedule;
         self.wake = wake.map(|at| self.clock.instant(at)).into_iter().chain(schedule.wake()).min();
         self.show();

@@ -242,7 +242,7 @@ async fn drive(parts: Parts, stop: CancellationToken) -> Landed {
     leadership.mark_changed();
     let pulse = health.vital("loop", LOOP_STANDS_STILL);
     let driver = Driver {
-        engine: Engine::new(Config::clone(&config)),
+        engine: Engine::new(&config),
         clock,
         config,
         writers,

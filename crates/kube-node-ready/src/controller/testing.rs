@@ -29,6 +29,7 @@ pub(super) fn start(name: &str) -> Action {
         serial: 1,
         attempt: 1,
         purpose: Purpose::Verify,
+        policy: "default".into(),
         requires: "".into(),
     };
     Action::StartWorker { stamp }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use knr_core::config::Config;
 use knr_core::engine::{Order, Outcome};
+use knr_core::policy::Policies;
 use knr_k8s::act::Actor;
 use knr_k8s::lease::Leadership;
 use tokio::sync::mpsc;
@@ -39,20 +39,20 @@ impl Writers {
     }
 
     /// Sends as many as may be under way at once. Without the right to write all of them wait, until they are too old.
-    pub(super) fn dispatch(&mut self, leadership: &Leadership, config: &Arc<Config>) {
+    pub(super) fn dispatch(&mut self, leadership: &Leadership, policies: &Arc<Policies>, timeout: Duration) {
         let Leadership::Leading { until } = *leadership else { return };
         if until <= Instant::now() {
             return;
         }
         while let Some(next) = self.schedule.next() {
-            self.send(next, until, config);
+            self.send(next, until, policies, timeout);
         }
     }
 
-    fn send(&self, next: Waiting, until: Instant, config: &Arc<Config>) {
+    fn send(&self, next: Waiting, until: Instant, policies: &Arc<Policies>, timeout: Duration) {
         let Waiting { order, since, .. } = next;
         journal::sending(&order.action);
-        let (actor, answers, config) = (self.actor.clone(), self.answers.clone(), Arc::clone(config));
+        let (actor, answers, policies) = (self.actor.clone(), self.answers.clone(), Arc::clone(policies));
         // Conditions and events bear the time when what they report was decided.
         let decided = self.clock.at(since);
         tokio::spawn(async move {
@@ -62,8 +62,8 @@ impl Writers {
             let outcome = if left.is_zero() {
                 Outcome::Unavailable
             } else {
-                let deadline = began + config.kubernetes.request_timeout().min(left);
-                actor.carry_out(&order.action, &config, decided, deadline).await
+                let deadline = began + timeout.min(left);
+                actor.carry_out(&order.action, &policies, decided, deadline).await
             };
             // Without a receiver the process is ending.
             let _ = answers.send(Answer { order, outcome, took: began.elapsed() });

@@ -94,7 +94,7 @@ fn tell(view: NodeView, pools: Option<Fact>, config: Config, report: Report) {
     // What would be done is what would be ordered.
     let mut config = config;
     config.reconciliation.dry_run = false;
-    let (mut engine, name, version) = (Engine::on_its_node(config), view.id.name.clone(), view.version);
+    let (mut engine, name, version) = (Engine::on_its_node(&config), view.id.name.clone(), view.version);
     let known = [Fact::Nodes(vec![view], version), Fact::Workers(Vec::new(), Version::default())];
     for fact in pools.into_iter().chain(known) {
         engine.learn(fact, now);

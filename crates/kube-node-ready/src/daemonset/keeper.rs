@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use knr_core::action::Action;
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Order, Outcome, Question};
-use knr_core::explain::{Door, Phase};
+use knr_core::explain::{Access, Phase};
 use knr_core::ids::{NodeRef, Version};
 use knr_core::report::Report;
 use knr_core::view::NodeView;
@@ -88,7 +88,7 @@ impl Keeper {
         let Parts { api, config, identity, checks, metrics, health, monitoring } = parts;
         let (happened, events) = mpsc::unbounded_channel();
         Self {
-            engine: Engine::on_its_node(config.clone()),
+            engine: Engine::on_its_node(&config),
             clock: Clock::start(),
             config: Arc::new(config),
             actor: Actor::new(api.clone(), identity),
@@ -163,7 +163,9 @@ impl Keeper {
     }
 
     fn is_verified(&self) -> bool {
-        self.engine.explanations().any(|(_, told)| told.phase == Phase::Verified && told.door == Door::Open)
+        self.engine
+            .explanations()
+            .any(|(_, told)| told.phase == Phase::Verified && told.access == Access::Open)
     }
 
     fn take(&mut self, event: Event) {
@@ -301,12 +303,14 @@ impl Keeper {
 
     fn write(&mut self, action: Action, event: impl FnOnce(Outcome, Duration) -> Event + Send + 'static) {
         self.writing += 1;
-        let (actor, config, happened) = (self.actor.clone(), Arc::clone(&self.config), self.happened.clone());
+        let (actor, happened) = (self.actor.clone(), self.happened.clone());
+        let (policies, timeout) =
+            (Arc::clone(self.engine.policies()), self.config.kubernetes.request_timeout());
         let decided = self.clock.now();
         tokio::spawn(async move {
             let began = Instant::now();
-            let deadline = began + config.kubernetes.request_timeout();
-            let outcome = actor.carry_out(&action, &config, decided, deadline).await;
+            let deadline = began + timeout;
+            let outcome = actor.carry_out(&action, &policies, decided, deadline).await;
             // Without a receiver the process is ending.
             let _ = happened.send(event(outcome, began.elapsed()));
         });

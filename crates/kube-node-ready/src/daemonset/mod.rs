@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use knr_checks::ApiAccess;
 use knr_core::config::{CheckPlan, Config};
 use knr_core::names;
+use knr_core::policy::Retry;
 use knr_core::report::Report;
 use knr_core::view::NodeView;
 use knr_core::world::Fact;
@@ -164,7 +165,7 @@ async fn first_sight(
                     metrics.ran(&checks.clone().run().await, Timestamp::now());
                 }
             }
-            let pause = config.reconciliation.delay_after(attempt);
+            let pause = Retry::from(&config.reconciliation).delay_after(attempt);
             sleep(pause.try_into().unwrap_or_default()).await;
         }
     };

@@ -95,7 +95,15 @@ mod tests {
 
     fn stamp(serial: u32) -> Stamp {
         let node = NodeRef { name: "n1".into(), uid: "u".into() };
-        Stamp { node, boot: "b".into(), serial, attempt: 1, purpose: Purpose::Verify, requires: "".into() }
+        Stamp {
+            node,
+            boot: "b".into(),
+            serial,
+            attempt: 1,
+            purpose: Purpose::Verify,
+            policy: "default".into(),
+            requires: "".into(),
+        }
     }
 
     fn view(fact: Fact) -> WorkerView {

@@ -1,6 +1,6 @@
 use knr_core::action::{Closing, News, Recorded};
 use knr_core::config::Level;
-use knr_core::explain::Door;
+use knr_core::explain::{Access, Why};
 use knr_core::ids::NodeRef;
 use knr_core::patch::NodePatch;
 use knr_core::view::{ClaimRef, Condition, ConditionStatus};
@@ -20,6 +20,7 @@ fn start() -> Action {
         serial: 1,
         attempt: 1,
         purpose: Purpose::Verify,
+        policy: "default".into(),
         requires: "".into(),
     };
     Action::StartWorker { stamp }
@@ -55,7 +56,7 @@ struct Life {
 
 impl Life {
     fn turns(&mut self, phase: Phase, order: Option<&Action>) {
-        let now = Explanation::new(phase, Door::Closed, "why");
+        let now = Explanation::new(phase, Access::Closed, Why::Deleting);
         status(&Change { node: &node().name, before: self.before, now: Some(&now), order });
         self.before = Some(phase);
     }

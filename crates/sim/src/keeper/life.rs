@@ -130,7 +130,7 @@ impl Sim {
         self.lives += 1;
         let life = self.lives;
         let config = Arc::new(for_one_node((*self.config).clone()));
-        let mut engine = Engine::on_its_node((*config).clone());
+        let mut engine = Engine::on_its_node(&config);
         engine.learn(Fact::Nodes(vec![node.view.clone()], node.view.version), self.now);
         engine.learn(Fact::Workers(Vec::new(), Version::default()), self.now);
         engine.lead();

@@ -31,7 +31,7 @@ impl Sim {
         self.note("", format_args!("replica {id} starts and lists what was there at version {}", version.0));
         let config = Arc::clone(&self.config);
         let replica = &mut self.replicas[id];
-        replica.engine = Some(Engine::new(Config::clone(&config)));
+        replica.engine = Some(Engine::new(&config));
         replica.config = config;
         replica.life += 1;
         replica.wake = None;
@@ -301,7 +301,7 @@ impl Sim {
             return;
         }
         let Some(engine) = &mut replica.engine else { return };
-        engine.configure(Config::clone(&config));
+        engine.configure(&config);
         let before = std::mem::replace(&mut replica.config, Arc::clone(&config));
         replica.due = true;
         self.note("", format_args!("replica {id} takes up the changed configuration"));

@@ -4,56 +4,38 @@ use jiff::Timestamp;
 
 use super::{IfItFails, Probation, Trial};
 use crate::action::{Action, Closing, Headline, News, Recorded};
+use crate::decide::gate::{self, Evidence};
 use crate::decide::scope::MayClose;
-use crate::decide::{Decision, Seat, scope, startup, tidy, verification};
-use crate::explain::Door;
+use crate::decide::{Decision, Mode, scope, tidy, verification};
+use crate::explain::{Access, GateWait, Phase, Wait, Why};
 use crate::fault::Blame;
-use crate::names;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::Fault;
-use crate::world::SeenWorker;
 
-impl Trial<'_> {
-    pub(super) fn open(self, worker: &SeenWorker) -> Decision {
+impl<'a> Trial<'a> {
+    /// The checks have passed: opens the gate, or records the pass on a node that is open.
+    pub(in crate::decide) fn open(self, evidence: Evidence<'a>) -> Decision {
         let subject = self.subject;
-        let settings = &subject.cx.config.node_management;
-        if scope::awaits_karpenter(subject) {
-            let why = "the checks passed; Karpenter has not registered the node yet";
-            return self.waiting("WaitingForKarpenter", why);
-        }
-        if let Some(gate) = startup::first_closed(subject, settings.after.iter().map(String::as_str)) {
-            let why = format!("the checks passed; gate {gate} has to open first");
-            return self.waiting("WaitingForGate", &why);
-        }
-        let state = NodeState {
-            phase: StatePhase::Verified,
-            attempt: worker.view.stamp.attempt,
-            // Opening may have had to wait: what counts is when the evidence was made, not when it was used.
-            at: subject.made_at(worker),
-            ..subject.next_state()
+        let Some(gate) = subject.cx.policy.checks_gate() else { return self.waiting(Wait::Opening) };
+        let obstacle = gate::obstacle(subject, gate);
+        let decision = match (evidence, &obstacle) {
+            (Evidence::Recorded, _) => Decision::new(subject.explain(Phase::Verified, Why::TaintCameBack)),
+            (_, None) => self.waiting(Wait::Opening).keeps_worker(),
+            (_, Some(GateWait::Gate(gate))) => self.waiting(Wait::Gate(gate.clone())).keeps_worker(),
+            (_, Some(_)) => self.waiting(Wait::Registration).keeps_worker(),
         };
-        let decision = self.waiting("Verifying", "the checks passed; the gate opens");
-        if let Some(first) = self.to_be_shown_first(&state) {
-            return decision.acts(first);
+        if obstacle.is_some() {
+            return decision;
         }
-        let told = subject.account(&state);
-        let patch = PatchBuilder::new(subject.view)
-            .take_off(subject.taints())
-            .label(&settings.verified_label)
-            .state(&state);
-        let patch = subject.without_retry(patch, worker.asked_for).build();
-        let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
-        let news = News { headline: Headline::Verified, message: told.to_string(), warning: false };
-        decision.acts(Action::OpenGate { node, gate, patch, news })
-    }
-
-    /// With the label our pod goes from its node. Who is killed then has nobody to show the verdict later.
-    fn to_be_shown_first(self, state: &NodeState) -> Option<Action> {
-        match self.subject.cx.seat {
-            Seat::Controller => None,
-            Seat::Node => tidy::verdict(self.subject, state),
-        }
+        let shown = match (subject.cx.mode, evidence) {
+            // With the label the pod leaves its node, and nobody is there to show the verdict later.
+            (Mode::DaemonSet, Evidence::Run(worker)) => {
+                tidy::verdict(subject, &gate::verified_by(subject, worker))
+            }
+            _ => None,
+        };
+        decision.acts(shown.unwrap_or_else(|| gate::open(subject, gate, evidence)))
     }
 
     /// The checks failed. Only what is the node's own fault, in a cluster that is well, costs an attempt.
@@ -70,14 +52,13 @@ impl Trial<'_> {
 
     fn fail_by_its_own_fault(self, attempt: u32, asked_for: Option<Timestamp>, fault: &Fault) -> Decision {
         let subject = self.subject;
-        let stays_open = match (self.probation, scope::may_close(subject, subject.taints().iter())) {
+        let stays_open = match (self.probation, scope::may_close(subject, subject.taints())) {
             (None, _) | (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::Yes) => None,
-            (Some(_), MayClose::No(why)) => Some(why),
-            (Some(Probation { why, if_it_fails: IfItFails::StayOpen }), _) => Some(why.to_owned()),
+            (Some(_), MayClose::No(why)) => Some(why.to_string()),
+            (Some(Probation { why, if_it_fails: IfItFails::StayOpen }), _) => Some(why.to_string()),
             // What is recorded now would stand when it is known.
             (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::NotYetKnown(_)) => {
-                let why = "the checks failed; whether the node may be closed is known once its NodePool is";
-                return self.waiting("WaitingForKarpenter", why);
+                return self.waiting(Wait::Pool);
             }
         };
         let closes = self.probation.is_some() && stays_open.is_none();
@@ -85,12 +66,13 @@ impl Trial<'_> {
             Some(why) => format!("{}; it stays open: {why}", fault.reason),
             None => fault.reason.clone(),
         };
-        let compared = asked_for
-            .and_then(|asked| subject.cx.fleet.pass_elsewhere(&subject.view.id.name, asked, subject.cx.now));
+        let compared = asked_for.and_then(|asked| {
+            subject.cx.grants.fleet.pass_elsewhere(&subject.view.id.name, asked, subject.cx.now)
+        });
         let state = NodeState {
             phase: StatePhase::Failed,
             attempt,
-            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt)),
+            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt)),
             stays_open: stays_open.is_some(),
             compared,
             ..subject.next_state()
@@ -98,7 +80,7 @@ impl Trial<'_> {
         .because(&fault.cause, &reason);
         let mut told = subject.account(&state);
         if closes {
-            told.door = Door::Closed;
+            told.access = Access::Closed;
         }
         let news = News { headline: Headline::VerificationFailed, message: told.to_string(), warning: true };
         let action = if closes {
@@ -113,7 +95,7 @@ impl Trial<'_> {
     /// A node that has failed for long fails again and again: people are told once for each cause.
     fn is_worth_an_event(self, state: &NodeState) -> bool {
         let before = self.so_far().and_then(|state| state.cause.as_ref());
-        state.attempt <= self.subject.cx.config.reconciliation.max_retries || before != state.cause.as_ref()
+        state.attempt <= self.subject.cx.policy.retry.max_attempts || before != state.cause.as_ref()
     }
 
     /// There was no verdict at all: evicted, deleted, lost. Too many of these are told, and held against nobody.
@@ -130,7 +112,7 @@ impl Trial<'_> {
         asked_for: Option<Timestamp>,
     ) -> Decision {
         let subject = self.subject;
-        let settings = &subject.cx.config.reconciliation;
+        let settings = &subject.cx.policy.retry;
         let so_far = self.so_far();
         let inconclusive = self.runs_so_far().saturating_add(1);
         let is_too_much = blame.is_none() && inconclusive >= settings.max_inconclusive_runs;
@@ -175,7 +157,7 @@ impl Trial<'_> {
         let subject = self.subject;
         let patch = PatchBuilder::new(subject.view).state(state);
         let patch = match state.phase {
-            StatePhase::Failed => patch.unlabel(&subject.cx.config.node_management.verified_label),
+            StatePhase::Failed => patch.unlabel(&subject.cx.policy.verified_label),
             StatePhase::Verified | StatePhase::Unverified => patch,
         };
         let patch = subject.without_retry(patch, asked_for).build();

@@ -107,7 +107,7 @@ impl Running {
         leadership.mark_changed();
         let (edits, changed) = watch::channel(Arc::clone(&config));
         let driver = Driver {
-            engine: Engine::new(Config::clone(&config)),
+            engine: Engine::new(&config),
             clock,
             config,
             writers,

@@ -40,7 +40,7 @@ fn fleet(members: &[(&str, Member)]) -> Fleet {
 }
 
 fn trouble(fleet: &Fleet, second: i64) -> Option<String> {
-    fleet.trouble(&DeletionLimits::default(), at(second))
+    fleet.trouble(&DeletionLimits::default(), at(second)).map(|trouble| trouble.to_string())
 }
 
 fn observe(fleet: &mut Fleet, second: i64) {

@@ -1,5 +1,5 @@
-//! How all nodes are doing together: how many fail, where the checks passed lately, and whether the cluster itself is
-//! in trouble.
+//! How all nodes are doing together: how many fail, where the checks passed lately, and whether the cluster itself is in
+//! trouble.
 //!
 //! The engine notes a node here as soon as it learns something about it, and a result counts from when it is known, not
 //! from when it is recorded on the node. So nodes that fail at the same moment are all counted before anything is
@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::config::DeletionLimits;
+use crate::explain::Trouble;
 use crate::ids::{BootId, NodeName, Uid};
 use crate::schedule::Schedule;
 use crate::state::Comparison;
@@ -21,7 +22,7 @@ const SAME_TIME: SignedDuration = SignedDuration::from_mins(15);
 
 /// How all nodes are doing together.
 #[derive(Debug, Default)]
-pub struct Fleet {
+pub(crate) struct Fleet {
     members: BTreeMap<NodeName, Member>,
     managed: usize,
     /// Nodes whose checks failed last, each until that no longer counts.
@@ -132,16 +133,13 @@ impl Fleet {
     }
 
     /// Why the cluster rather than a node is to blame, if it is.
-    pub(crate) fn trouble(&self, limits: &DeletionLimits, now: Timestamp) -> Option<String> {
+    pub(super) fn trouble(&self, limits: &DeletionLimits, now: Timestamp) -> Option<Trouble> {
         let (failing, managed) = (self.failing.len(), self.managed);
         if limits.too_many_failing(failing, managed) {
-            return Some(format!(
-                "{failing} of {managed} nodes fail at once, the cluster itself is suspected"
-            ));
+            return Some(Trouble::ManyFail { failing, managed });
         }
         let failed = self.failed_reference?;
-        (now.duration_since(failed) < FAILED_REFERENCE_COUNTS)
-            .then(|| "the checks fail on a verified node too, the cluster itself is suspected".to_owned())
+        (now.duration_since(failed) < FAILED_REFERENCE_COUNTS).then_some(Trouble::ReferenceFailed)
     }
 
     /// Whether something happened after all trouble, so that it says something about a node.

@@ -19,7 +19,7 @@ const WORKERS_PER_SLOT: usize = 10;
 
 /// Who comes first. The order of the variants is the order of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// A node that has not been tried yet.
     First,
     /// A node that failed, or that is open and has to be proven again.
@@ -30,7 +30,7 @@ pub(super) enum Turn {
 
 /// Worker slots.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     queue: Schedule<(Turn, Timestamp), NodeName>,
     stamps: BTreeMap<NodeName, Stamp>,
     workers: BTreeMap<NodeName, Workers>,
@@ -38,7 +38,7 @@ pub(super) struct Slots {
     starting_until: Schedule<Timestamp, NodeName>,
     total: Workers,
     /// Workers that were asked for and are not known yet.
-    pub(super) asked_for: usize,
+    pub(crate) asked_for: usize,
 }
 
 /// Workers of one node, or of all of them.
@@ -50,7 +50,7 @@ struct Workers {
 
 impl Slots {
     /// Takes note of the workers of a node.
-    pub(super) fn note(&mut self, name: &NodeName, entry: Option<&NodeEntry>, now: Timestamp) {
+    pub(crate) fn note(&mut self, name: &NodeName, entry: Option<&NodeEntry>, now: Timestamp) {
         let mut workers = Workers::default();
         let mut until: Option<Timestamp> = None;
         for worker in entry.iter().flat_map(|entry| entry.workers.values()) {
@@ -76,23 +76,23 @@ impl Slots {
     }
 
     /// A node whose worker was not started in time. It has to be noted again.
-    pub(super) fn next_late(&mut self, now: Timestamp) -> Option<NodeName> {
+    pub(crate) fn next_late(&mut self, now: Timestamp) -> Option<NodeName> {
         self.starting_until.pop_until(&now)
     }
 
     /// When the next slot becomes free by itself, if anybody waits for one.
-    pub(super) fn wake(&self) -> Option<Timestamp> {
+    pub(crate) fn wake(&self) -> Option<Timestamp> {
         let waits = self.queue.first().is_some();
         self.starting_until.first().filter(|_| waits).map(|(at, _)| *at)
     }
 
-    pub(super) fn has_room(&self, slots: usize) -> bool {
+    pub(crate) fn has_room(&self, slots: usize) -> bool {
         let in_slots = self.total.in_slots + self.asked_for;
         in_slots < slots && in_slots + self.total.waiting < slots.saturating_mul(WORKERS_PER_SLOT)
     }
 
     /// Puts a node into the queue, or takes it out.
-    pub(super) fn enqueue(&mut self, name: &NodeName, wanted: Option<(Turn, Timestamp, Stamp)>) {
+    pub(crate) fn enqueue(&mut self, name: &NodeName, wanted: Option<(Turn, Timestamp, Stamp)>) {
         if let Some((turn, due, stamp)) = wanted {
             self.queue.set(name, Some((turn, due)));
             self.stamps.insert(name.clone(), stamp);
@@ -102,19 +102,19 @@ impl Slots {
         }
     }
 
-    pub(super) fn is_queued(&self, name: &NodeName) -> bool {
+    pub(crate) fn is_queued(&self, name: &NodeName) -> bool {
         self.stamps.contains_key(name)
     }
 
     /// The worker that is to be started next, if there is a free slot.
-    pub(super) fn next(&mut self, slots: usize) -> Option<Stamp> {
+    pub(crate) fn next(&mut self, slots: usize) -> Option<Stamp> {
         let (_, name) = self.queue.first().filter(|_| self.has_room(slots))?.clone();
         self.queue.set(&name, None);
         self.stamps.remove(&name)
     }
 
     /// Nobody waits any more, and nothing was asked for.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.stamps.clear();
         self.asked_for = 0;

@@ -1,0 +1,139 @@
+//! Gates: whether what each requires is met, and what follows from that.
+
+mod pods;
+
+use jiff::Timestamp;
+
+use super::scope::{self, MayClose};
+use super::subject::Subject;
+use super::{Decision, Want, verification};
+use crate::action::{Action, Closing, Headline, News};
+use crate::explain::{ClosedGate, GateWait};
+use crate::names;
+use crate::patch::PatchBuilder;
+use crate::policy::{Gate, PodRequirement, Requirement};
+use crate::state::{NodeState, StatePhase};
+use crate::world::SeenWorker;
+
+/// Whether the requirement of a closed gate is met.
+pub(super) enum Evaluation<'a> {
+    Met(Evidence<'a>),
+    Unmet(GateWait),
+    NotBefore(Timestamp, GateWait),
+}
+
+/// What shows that a requirement is met.
+#[derive(Clone, Copy)]
+pub(super) enum Evidence<'a> {
+    /// The checks passed in this worker.
+    Run(&'a SeenWorker),
+    /// The checks passed earlier in this boot of the node.
+    Recorded,
+    Pods(&'a PodRequirement),
+}
+
+pub(super) fn evaluate<'a>(subject: &Subject<'a>, gate: &'a Gate) -> Evaluation<'a> {
+    match &gate.requirement {
+        Requirement::Checks => verification::evaluate(subject),
+        Requirement::Pods(pods) => pods::evaluate(subject, pods),
+    }
+}
+
+/// What keeps a gate closed although its requirement is met.
+pub(super) fn obstacle(subject: &Subject<'_>, gate: &Gate) -> Option<GateWait> {
+    let policy = subject.cx.policy;
+    let is_closed = |name: &&String| policy.gate(name).is_some_and(|gate| subject.is_closed(gate));
+    if let Some(earlier) = gate.after.iter().find(is_closed) {
+        return Some(GateWait::Gate(earlier.clone()));
+    }
+    scope::awaits_karpenter(subject).then_some(GateWait::Registration)
+}
+
+/// Adds what is to be done about a gate that needs no worker.
+pub(super) fn consider<'a>(subject: &Subject<'a>, gate: &'a Gate, decision: &mut Decision) -> Option<Want> {
+    if !subject.is_closed(gate) {
+        return close_if_idle(subject, gate).map(Want::Act);
+    }
+    let (wait, opens) = match evaluate(subject, gate) {
+        Evaluation::Unmet(wait) => (wait, None),
+        Evaluation::NotBefore(at, wait) => {
+            decision.wake = Some(decision.wake.map_or(at, |wake| wake.min(at)));
+            (wait, None)
+        }
+        Evaluation::Met(evidence) => match obstacle(subject, gate) {
+            Some(wait) => (wait, None),
+            None => (GateWait::Opening, Some(Want::Act(open(subject, gate, evidence)))),
+        },
+    };
+    decision.explanation.gates.push(ClosedGate { gate: gate.name.clone(), wait });
+    opens
+}
+
+/// Opens a gate, and records on the node what that rests on.
+pub(super) fn open<'a>(subject: &Subject<'a>, gate: &'a Gate, evidence: Evidence<'a>) -> Action {
+    let patch = PatchBuilder::new(subject.view).take_off(&gate.taints);
+    let label = &subject.cx.policy.verified_label;
+    let (patch, headline, message) = match evidence {
+        Evidence::Run(worker) => {
+            let state = verified_by(subject, worker);
+            let patch = subject.without_retry(patch.label(label).state(&state), worker.asked_for);
+            (patch, Headline::Verified, subject.account(&state).to_string())
+        }
+        Evidence::Recorded => {
+            let message = "open: the node is verified and somebody had put the taint back".to_owned();
+            let patch = patch.same_label(label).unchanged(names::STATE_ANNOTATION);
+            (patch, Headline::TaintRemovedAgain, message)
+        }
+        Evidence::Pods(pods) => {
+            let completed = subject.cx.now.as_second().to_string();
+            let message = format!("gate {} opens: all its init pods are ready", gate.name);
+            let patch = patch.annotate(&pods.completed_annotation, completed);
+            (patch, Headline::StartupCompleted, message)
+        }
+    };
+    let news = News { headline, message, warning: false };
+    Action::OpenGate { node: subject.view.id.clone(), gate: gate.name.clone(), patch: patch.build(), news }
+}
+
+/// The state of a node whose worker passed.
+pub(super) fn verified_by(subject: &Subject<'_>, worker: &SeenWorker) -> NodeState {
+    NodeState {
+        phase: StatePhase::Verified,
+        attempt: worker.view.stamp.attempt,
+        // Opening may have had to wait: what counts is when the evidence was made, not when it was used.
+        at: subject.made_at(worker),
+        ..subject.next_state()
+    }
+}
+
+/// Closes a gate that a node never had, if that is wanted and the node is idle.
+fn close_if_idle(subject: &Subject<'_>, gate: &Gate) -> Option<Action> {
+    let had_it = match &gate.requirement {
+        Requirement::Checks => false,
+        Requirement::Pods(pods) => subject.view.annotations.contains_key(&pods.completed_annotation),
+    };
+    let is_verified = subject.state.is_some() || subject.is_labelled();
+    let is_wanted = subject.cx.policy.backfill && !had_it && !is_verified && verification::is_idle(subject);
+    let may_close = || matches!(scope::may_close(subject, &gate.taints), MayClose::Yes);
+    (is_wanted && may_close()).then(|| close_idle(subject, gate))
+}
+
+/// Closes a gate on an idle node that never had it.
+pub(super) fn close_idle(subject: &Subject<'_>, gate: &Gate) -> Action {
+    let patch = PatchBuilder::new(subject.view)
+        .put_on(&gate.taints)
+        .unchanged(names::STATE_ANNOTATION)
+        .same_label(&subject.cx.policy.verified_label);
+    let patch = match &gate.requirement {
+        Requirement::Checks => patch,
+        Requirement::Pods(pods) => patch.unchanged(&pods.completed_annotation),
+    };
+    let message = format!("gate {} is closed: the node never had it and is idle", gate.name);
+    Action::CloseGate {
+        node: subject.view.id.clone(),
+        gate: gate.name.clone(),
+        because: Closing::Backfill,
+        patch: patch.build(),
+        news: News { headline: Headline::Backfilled, message, warning: false },
+    }
+}

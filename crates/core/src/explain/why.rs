@@ -1,0 +1,256 @@
+//! Every reason that an explanation can give.
+
+use std::borrow::Cow;
+
+use crate::fault::WorkerFailure;
+use crate::ids::NodeName;
+use crate::view::Waiting;
+
+/// Why a node is as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    Gone,
+    Deleting,
+    Paused(PausedBy),
+    Excluded {
+        by: Excluded,
+        /// It carries a gate taint that nobody removes.
+        is_closed: bool,
+    },
+    LeftAlone(LeftAlone),
+    /// Open although it failed.
+    FailedOpen {
+        reason: String,
+        because: Option<LeftAlone>,
+    },
+    NeverGated(NeverGated),
+    Verified {
+        /// The attempt that passed, if the controller knows it.
+        attempt: Option<u32>,
+    },
+    /// Verified, and the taint was put back by somebody else.
+    TaintCameBack,
+    /// Closed because it was restarted.
+    Rebooted,
+    LastResult(LastResult),
+    Wait(Wait),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PausedBy {
+    Configuration,
+    Annotation,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Excluded {
+    ControlPlane,
+    OperatingSystem(String),
+    /// The selector that matches.
+    Labels(String),
+}
+
+/// Why an open node is not touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeftAlone {
+    TaintRemoved,
+    VerifiedBefore,
+}
+
+/// What happens to a node that never had the gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NeverGated {
+    Left,
+    Kept(KeptOpen),
+    Busy { pod: String },
+    Closing,
+}
+
+/// Why a node must not be closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeptOpen {
+    PoolUnread { pool: String },
+    NotAStartupTaint { pool: String, taint: String },
+}
+
+/// Why an open node has to prove itself again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbationReason {
+    Rebooted,
+    LabelRemoved,
+    ChecksFailed,
+    FailedOpen,
+    NoTaint,
+    NeverGated,
+}
+
+/// What was recorded last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastResult {
+    /// The check and the kind of failure as one word.
+    pub cause: String,
+    pub reason: String,
+    pub failed: Option<Attempt>,
+    /// A run after that which cost no attempt.
+    pub run: Option<FreeRun>,
+    /// The node counts as failed: an operator can have it tried at once.
+    pub retry: Option<NodeName>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    pub number: u32,
+    pub of: u32,
+}
+
+/// A run that cost no attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeRun {
+    pub number: u32,
+    pub kind: RunKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunKind {
+    /// The cluster is at fault.
+    Cluster,
+    /// The installation is at fault.
+    Blocked,
+    NoVerdict,
+    /// No verdict, too many times in a row.
+    OutOfRuns,
+}
+
+/// What verification waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wait {
+    OutdatedWorker,
+    RefusedWorker(String),
+    Ready,
+    Slot,
+    Worker { attempt: Attempt, stage: WorkerStage },
+    LastLook,
+    WorkerEnd,
+    Registration,
+    Gate(String),
+    Opening,
+    Pool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkerStage {
+    NodeNotReady,
+    Pending { waiting: Option<Waiting>, failure: WorkerFailure },
+    Running,
+}
+
+/// A closed gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedGate {
+    pub gate: String,
+    pub wait: GateWait,
+}
+
+/// What a closed gate waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateWait {
+    /// The checks: the rest of the explanation is about them.
+    Checks,
+    Gate(String),
+    Registration,
+    Pod {
+        namespace: String,
+        name: String,
+    },
+    /// A first pod that matches this selector.
+    AnyPod(String),
+    MinimumHold,
+    /// Pods may still show what was before the last restart of the node.
+    RestartedPods,
+    Opening,
+}
+
+/// What else there is to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    NotDeleted(NotDeleted),
+    DeletionReserved,
+    Deleting,
+    Refused { order: String, why: String },
+    Contradicted { order: String },
+    DryRun { order: String },
+}
+
+/// Why a failed node is not deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotDeleted {
+    ControlPlane,
+    NoVerdict,
+    Trouble(Trouble),
+    TriedFirst,
+    LedgerUnread,
+    /// Another deletion is being reserved.
+    Reserving,
+    Budget {
+        used: usize,
+        allowed: usize,
+    },
+    ReferenceFirst,
+    ReferenceAgain,
+}
+
+/// Why the cluster rather than a node is suspected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    ManyFail { failing: usize, managed: usize },
+    ReferenceFailed,
+}
+
+impl Why {
+    /// The reason as one word, for the condition of a node without a verdict.
+    #[must_use]
+    pub fn word(&self) -> Cow<'static, str> {
+        match self {
+            Self::LastResult(result) => Cow::Owned(result.cause.clone()),
+            Self::Wait(wait) => Cow::Borrowed(wait.word()),
+            Self::Gone
+            | Self::Deleting
+            | Self::Paused(_)
+            | Self::Excluded { .. }
+            | Self::LeftAlone(_)
+            | Self::FailedOpen { .. }
+            | Self::NeverGated(_)
+            | Self::Verified { .. }
+            | Self::TaintCameBack
+            | Self::Rebooted => Cow::Borrowed("Unverified"),
+        }
+    }
+}
+
+impl Wait {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::OutdatedWorker => "WorkerOutdated",
+            Self::RefusedWorker(_) => WorkerFailure::Refused.word(),
+            Self::Ready | Self::Worker { stage: WorkerStage::NodeNotReady, .. } => "WaitingForReady",
+            Self::Slot => "WaitingForSlot",
+            Self::Worker { stage: WorkerStage::Pending { failure, .. }, .. } => failure.word(),
+            Self::Worker { stage: WorkerStage::Running, .. } | Self::LastLook | Self::Opening => "Verifying",
+            Self::WorkerEnd => WorkerFailure::NotEnded.word(),
+            Self::Registration | Self::Pool => "WaitingForKarpenter",
+            Self::Gate(_) => "WaitingForGate",
+        }
+    }
+}
+
+impl From<Wait> for Why {
+    fn from(wait: Wait) -> Self {
+        Self::Wait(wait)
+    }
+}
+
+impl From<LastResult> for Why {
+    fn from(result: LastResult) -> Self {
+        Self::LastResult(result)
+    }
+}
