@@ -254,6 +254,11 @@ impl Monitor {
         }
     }
 
+    /// An order was taken back before it was sent.
+    pub(crate) fn not_sent(&mut self, request: &Request) {
+        self.closings.forget(request);
+    }
+
     /// A request was answered.
     pub(crate) fn answered(&mut self, request: &Request, outcome: &Outcome) {
         match outcome {

@@ -28,6 +28,10 @@ pub(crate) struct Replica {
     pub(crate) streams: [Stream; 3],
     /// Its writes.
     pub(crate) writers: Writers,
+    /// When the right to write ends, unless the lease is renewed before.
+    pub(crate) writes_until: Option<Timestamp>,
+    /// Until when the process stands still.
+    pub(crate) frozen_until: Option<Timestamp>,
     /// When it last listed everything.
     pub(crate) listed: Timestamp,
     /// It has learned something since it last decided.
@@ -54,9 +58,9 @@ pub(crate) struct Stream {
 }
 
 impl Replica {
-    /// A process that is not running, and has at most so many requests under way when it does.
+    /// A process that is not running. When it does, it has so many places for writes that matter, and so many for the rest.
     #[must_use]
-    pub(crate) fn new(config: Arc<Config>, requests_at_once: usize) -> Self {
+    pub(crate) fn new(config: Arc<Config>, (main, spare): (usize, usize)) -> Self {
         let stream = |_| Stream {
             connection: 0,
             connected: false,
@@ -72,7 +76,9 @@ impl Replica {
             life: 0,
             clock: SignedDuration::ZERO,
             streams: KINDS.map(stream),
-            writers: Writers::new(requests_at_once),
+            writers: Writers::new(main, spare),
+            writes_until: None,
+            frozen_until: None,
             listed: Timestamp::UNIX_EPOCH,
             due: false,
             wake: None,

@@ -1,5 +1,6 @@
 //! One run: a queue of what happens next, on a clock of its own.
 
+mod lease;
 mod process;
 mod requests;
 mod watch;
@@ -129,7 +130,7 @@ impl Sim {
     pub(crate) fn new(scenario: &Scenario, telling: Telling) -> Self {
         let start = Self::start();
         let config = Arc::new(scenario.config.clone());
-        let replica = |_| Replica::new(Arc::clone(&config), scenario.requests_at_once);
+        let replica = |_| Replica::new(Arc::clone(&config), scenario.places);
         let mut sim = Self {
             now: start,
             start,
@@ -194,6 +195,10 @@ impl Sim {
             }
             self.now = self.now.max(at);
             self.stats.steps += 1;
+            if let Some(until) = self.waits_until(&event) {
+                self.push(until, event);
+                continue;
+            }
             self.handle(event);
             actors::notice(self);
             self.feed_watches();

@@ -26,8 +26,8 @@ pub(crate) struct Scenario {
     pub(crate) mode: Mode,
     /// How many controller processes there are.
     pub(crate) replicas: usize,
-    /// How many requests each of them has under way at once, at most.
-    pub(crate) requests_at_once: usize,
+    /// How many writes that matter each of them has under way at most, and how many others.
+    pub(crate) places: (usize, usize),
     /// How many nodes join.
     pub(crate) nodes: usize,
     /// How many things others do.
@@ -106,7 +106,7 @@ impl Scenario {
             has_init_pods: mode == Mode::Controllers && (!config.gates.is_empty() || rng.permille(200)),
             mode,
             replicas,
-            requests_at_once: choose(&mut rng, [50, 50, 4, 1]),
+            places: choose(&mut rng, [(42, 8), (42, 8), (3, 1), (1, 1)]),
             nodes: usize::try_from(rng.between(fewest, most)).unwrap_or(1),
             disturbances: usize::try_from(rng.below(4) * 12).unwrap_or(0),
             stormy,
@@ -128,7 +128,7 @@ impl Scenario {
             seed: 0,
             mode: Mode::Controllers,
             replicas: 1,
-            requests_at_once: 50,
+            places: (42, 8),
             nodes: 1,
             disturbances: 0,
             stormy: SignedDuration::from_mins(2),

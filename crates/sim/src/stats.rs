@@ -22,7 +22,14 @@ pub struct Stats {
 impl Stats {
     /// Counts something that happened.
     pub(crate) fn count(&mut self, what: &'static str) {
-        *self.seen.entry(what).or_default() += 1;
+        self.count_many(what, 1);
+    }
+
+    /// Counts something that happened so many times.
+    pub(crate) fn count_many(&mut self, what: &'static str, times: usize) {
+        if times > 0 {
+            *self.seen.entry(what).or_default() += times;
+        }
     }
 
     /// Adds what another run came to.

@@ -39,7 +39,7 @@ pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
             seen: Seen { at: entry.state_seen, fact: entry.state_fact },
         }),
         runs: subject.state.map(|state| runs(&subject, state, fact)).unwrap_or_default(),
-        is_reference: matches!(standing, Standing::Verified) && entry.workers.is_empty(),
+        is_reference: matches!(standing, Standing::Verified) && entry.workers.is_empty() && view.ready,
     }
 }
 

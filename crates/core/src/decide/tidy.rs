@@ -32,7 +32,10 @@ pub(super) fn remove(worker: &WorkerView, why: Removal) -> Action {
 fn has_verdict(subject: &Subject<'_>) -> bool {
     let is_of_this_boot = subject.state_of_this_boot().is_some();
     subject.state.is_some_and(|state| match state.phase {
-        StatePhase::Verified => state.inconclusive == 0 && (is_of_this_boot || !subject.is_tainted()),
+        StatePhase::Verified => {
+            let still_holds = is_of_this_boot && subject.is_labelled();
+            state.inconclusive == 0 && (still_holds || !subject.is_tainted())
+        }
         StatePhase::Failed => {
             is_of_this_boot && (state.inconclusive == 0 || subject.has_used_up_attempts(state))
         }

@@ -159,7 +159,9 @@ fn verified(subject: &Subject<'_>) -> Decision {
         return Decision { can_run_reference: true, ..decision };
     };
     match progress(subject, worker) {
-        Progress::Waiting { until, .. } => until.into_iter().fold(decision, Decision::wakes).keeps_worker(),
+        Progress::Waiting { until: Some(until), .. } => decision.wakes(until).keeps_worker(),
+        // The node is not Ready, and another one can run the checks.
+        Progress::Waiting { until: None, .. } => decision,
         Progress::Unsure => decision.wants(Want::Reread(subject.view.id.clone())).keeps_worker(),
         Progress::Over(verdict) => decision.acts(deletion::record_reference(subject, worker, &verdict)),
     }

@@ -124,8 +124,9 @@ fn is_live(worker: &WorkerView) -> bool {
     !matches!(worker.stage, Stage::Ended(_)) && !worker.leaving
 }
 
+/// One that is being deleted may stay for as long as its kubelet is gone, and must not hold up the others.
 fn is_reference(worker: &WorkerView) -> bool {
-    worker.stamp.purpose == Purpose::Reference
+    worker.stamp.purpose == Purpose::Reference && !worker.leaving
 }
 
 fn is_same_stage(one: &WorkerView, other: &WorkerView) -> bool {

@@ -87,7 +87,7 @@ fn a_node_that_passes_costs_four_lines() {
     assert_eq!(
         log.lines(),
         [
-            json!({ "level": "info", "msg": "Node added to queue", "node": "n1", "phase": "unverified", "state": "closed: why" }),
+            json!({ "level": "info", "msg": "Node added to queue", "node": "n1", "phase": "unverified", "state": "closed: the node is being deleted" }),
             json!({ "level": "info", "msg": "Creating worker pod", "node": "n1", "pod": worker_name(&"u1".into()), "attempt": 1 }),
             json!({ "level": "info", "msg": "Worker completed successfully", "node": "n1", "duration": "45.2s" }),
             json!({ "level": "info", "msg": "Node verified", "node": "n1", "label": "node-ready/verified=true", "state": "open: verified on attempt 1" }),

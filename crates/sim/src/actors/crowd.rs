@@ -217,7 +217,8 @@ pub(super) fn disturb(sim: &mut Sim) {
         10 => people::pause(sim, &name),
         11..14 => people::edit_config(sim),
         14 => people::edit_pools(sim),
-        15 => sim.split(),
+        15 if sim.rng.permille(500) => sim.split(),
+        15 => sim.freeze(),
         16 => {
             let id = usize::try_from(sim.rng.below(sim.replica_count() as u64)).unwrap_or(0);
             sim.jump(id);

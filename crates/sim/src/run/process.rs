@@ -1,22 +1,20 @@
 //! The controller processes in a run: how they start, lead, hear, decide and die.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 use knr_core::action::Action;
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Question};
-use knr_core::ids::Version;
+use knr_core::ids::{NodeName, Version};
 use knr_core::world::Fact;
 
+use super::lease::LEASE;
 use super::{Event, Sim, millis};
 use crate::api::{KINDS, Kind};
-use crate::writers::Request;
+use crate::writers::{Request, Waiting};
 
-/// Another process takes over after this many milliseconds.
-const LEASE: u64 = 15_000;
-/// A leader that cannot renew its lease stops writing after this many milliseconds.
-const RENEW_DEADLINE: u64 = 10_000;
 /// Everything is listed again this often.
 const FULL_LIST: SignedDuration = SignedDuration::from_mins(10);
 /// A process turns at least this often while anything waits to be sent.
@@ -38,6 +36,7 @@ impl Sim {
         replica.due = false;
         replica.listed = self.now;
         replica.writers.reset();
+        (replica.writes_until, replica.frozen_until) = (None, None);
         let life = replica.life;
         for kind in KINDS {
             self.replicas[id].stream(kind).connected = false;
@@ -50,56 +49,6 @@ impl Sim {
             self.at(1, Event::Ledger { replica: id, life });
         }
         self.at(LEASE, Event::Elect);
-    }
-
-    pub(super) fn lead(&mut self, id: usize) {
-        if self.outages.stop_controllers_until(self.now).is_some() {
-            self.at(LEASE, Event::Elect);
-            return;
-        }
-        if let Some(engine) = &mut self.replicas[id].engine {
-            engine.lead();
-            self.replicas[id].leading = true;
-            self.replicas[id].due = true;
-            self.note("", format_args!("replica {id} leads"));
-        }
-    }
-
-    pub(super) fn stand_by(&mut self, id: usize) {
-        self.note("", format_args!("replica {id} leads no longer"));
-        self.replicas[id].leading = false;
-        if let Some(engine) = &mut self.replicas[id].engine {
-            engine.stand_by();
-        }
-        self.dispatch(id);
-        self.at(LEASE, Event::Elect);
-    }
-
-    /// Nobody can renew a lease any more.
-    pub(super) fn leases_run_out(&mut self) {
-        for id in 0..self.replicas.len() {
-            let life = self.replicas[id].life;
-            if self.replicas[id].leading {
-                self.at(RENEW_DEADLINE, Event::LeaseExpires { replica: id, life });
-            }
-        }
-    }
-
-    pub(super) fn lease_expires(&mut self, id: usize, life: u32) {
-        let replica = &self.replicas[id];
-        let is_cut_off = self.outages.stop_controllers_until(self.now).is_some();
-        if is_cut_off && replica.life == life && replica.leading {
-            self.stand_by(id);
-        }
-    }
-
-    pub(super) fn elect(&mut self) {
-        let running = (0..self.replicas.len()).find(|id| self.replicas[*id].engine.is_some());
-        if self.leader().is_none()
-            && let Some(id) = running
-        {
-            self.lead(id);
-        }
     }
 
     /// A process learns something. It decides once it has taken in all that came together.
@@ -120,13 +69,31 @@ impl Sim {
     /// Everybody who has learned something decides.
     pub(super) fn take_turns(&mut self) {
         for id in 0..self.replicas.len() {
-            if std::mem::take(&mut self.replicas[id].due) {
+            if !self.is_frozen(id) && std::mem::take(&mut self.replicas[id].due) {
                 self.turn(id);
             }
         }
     }
 
+    /// Takes back the orders that have not been sent and whose node has changed since, or that are too old.
+    fn take_back(&mut self, id: usize) -> BTreeMap<NodeName, Waiting> {
+        let replica = &mut self.replicas[id];
+        let Some(engine) = &mut replica.engine else { return BTreeMap::new() };
+        let mut orders = replica.writers.take_back_late(self.now);
+        self.stats.count_many("order taken back: waited for too long", orders.len());
+        let changed = replica.writers.take_back(engine.changed());
+        self.stats.count_many("order taken back: its node or the configuration has changed", changed.len());
+        orders.extend(changed);
+        for waiting in &orders {
+            engine.withdraw(&waiting.request.order);
+            self.monitor.not_sent(&waiting.request);
+        }
+        let by_node = |waiting: Waiting| (waiting.request.order.action.node().name.clone(), waiting);
+        orders.into_iter().map(by_node).collect()
+    }
+
     fn turn(&mut self, id: usize) {
+        let taken_back = self.take_back(id);
         let replica = &mut self.replicas[id];
         let (life, now) = (replica.life, replica.time(self.now));
         let Some(engine) = &mut replica.engine else { return };
@@ -140,7 +107,8 @@ impl Sim {
         for order in plan.orders {
             let request =
                 Request { replica: id, life, order, decided: self.now, config: Arc::clone(&config) };
-            self.replicas[id].writers.take(request);
+            let before = taken_back.get(&request.order.action.node().name);
+            self.replicas[id].writers.take(request, before);
         }
         for question in plan.questions {
             let latency = self.latency();
@@ -154,7 +122,7 @@ impl Sim {
         let replica = &self.replicas[id];
         let (life, clock) = (replica.life, replica.clock);
         let of_rules = wake.map(|at| at - clock);
-        let of_writers = replica.writers.wake().map(|at| at.min(self.now + HEARTBEAT));
+        let of_writers = replica.writers.wake(self.now).map(|at| at.min(self.now + HEARTBEAT));
         let Some(at) = of_rules.into_iter().chain(of_writers).min() else { return };
         let at = at.max(self.now);
         if self.replicas[id].wake.is_none_or(|known| at < known) {
@@ -253,28 +221,6 @@ impl Sim {
         }
     }
 
-    /// The process that leads, if one does.
-    pub(crate) fn leader(&self) -> Option<usize> {
-        (0..self.replicas.len()).find(|id| self.replicas[*id].leading && self.replicas[*id].engine.is_some())
-    }
-
-    /// How many processes there are.
-    pub(crate) fn replica_count(&self) -> usize {
-        self.replicas.len()
-    }
-
-    /// A process comes to lead although another one still does.
-    pub(crate) fn split(&mut self) {
-        if let Some(old) = self.leader() {
-            let new = (old + 1) % self.replicas.len();
-            if new != old && !self.replicas[new].leading {
-                self.at(0, Event::Lead { replica: new });
-                let overlap = self.rng.between(1_000, 40_000);
-                self.at(overlap, Event::StandBy { replica: old });
-            }
-        }
-    }
-
     /// The clock of a machine jumps. A process keeps to its own clock until it is started again.
     pub(crate) fn jump(&mut self, id: usize) {
         let seconds = i64::try_from(self.rng.below(7_200)).unwrap_or(0) - 3_600;
@@ -310,9 +256,8 @@ impl Sim {
             self.replicas[id].stream(Kind::InitPods).relist = true;
             self.at(5, Event::Reconnect { replica: id, life, kind: Kind::InitPods });
         }
-        let is_held = |config: &Config| config.reconciliation.dry_run || config.reconciliation.paused;
-        if is_held(&config) && !is_held(&before) {
-            self.give_up_all(id);
+        if config.reconciliation.dry_run || config.reconciliation.paused {
+            self.replicas[id].writers.drop_events();
         }
         let deletes = |config: &Config| config.node_management.delete_failed_nodes;
         if deletes(&config) && !deletes(&before) {

@@ -26,42 +26,23 @@ impl Sim {
         self.rng.between(1, 4 + slow)
     }
 
-    /// Sends as many requests as may be under way at once. Who does not lead sends nothing.
+    /// Sends as many requests as may be under way at once. Without the right to write all of them wait.
     pub(super) fn dispatch(&mut self, id: usize) {
-        if self.replicas[id].engine.is_none() {
+        let dropped = self.replicas[id].writers.drop_old_events(self.now);
+        self.stats.count_many("event dropped: waited for too long", dropped);
+        let replica = &self.replicas[id];
+        if replica.engine.is_none() || !replica.leading {
             return;
         }
-        if !self.replicas[id].leading {
-            self.give_up_all(id);
+        if replica.writes_until.is_some_and(|until| until <= self.now) {
+            self.stats.count("nothing is sent: the lease has ended");
             return;
-        }
-        for request in self.replicas[id].writers.drain_late(self.now) {
-            self.stats.count("order that waited for too long");
-            self.give_up(request);
         }
         while let Some(request) = self.replicas[id].writers.next(self.now) {
             self.monitor.sent(&request, &self.replicas[id].config, &self.api);
             let latency = self.latency();
             self.at(latency, Event::Arrive(Box::new(request)));
         }
-    }
-
-    /// Sends nothing of what waits.
-    pub(super) fn give_up_all(&mut self, id: usize) {
-        for request in self.replicas[id].writers.drain() {
-            self.stats.count("order of who may not write any more");
-            self.give_up(request);
-        }
-    }
-
-    /// What was not sent was not carried out, and is said to be so.
-    fn give_up(&mut self, request: Request) {
-        self.note(
-            request.order.action.node().name.as_str(),
-            format_args!("replica {}: not sent: {}", request.replica, request.order.action),
-        );
-        self.replicas[request.replica].writers.begin(&request, self.now);
-        self.at(0, Event::Answer(Box::new(request), Outcome::Unavailable));
     }
 
     /// A request reaches the API server, or does not.
@@ -155,12 +136,12 @@ impl Sim {
             return;
         }
         let Some(engine) = &mut replica.engine else { return };
-        replica.writers.landed(request, true_now);
+        replica.writers.answered(request, true_now);
         self.monitor.answered(request, &outcome);
         if let Some(tell) = engine.settle(order, outcome, now) {
             let order = Order { ticket: u64::MAX, action: tell };
             let config = Arc::clone(&replica.config);
-            replica.writers.take(Request { replica: *id, life: *life, order, decided: true_now, config });
+            replica.writers.tell(Request { replica: *id, life: *life, order, decided: true_now, config });
         }
         replica.due = true;
     }

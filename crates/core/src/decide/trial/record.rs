@@ -155,9 +155,12 @@ impl<'a> Trial<'a> {
         news: Option<News>,
     ) -> Action {
         let subject = self.subject;
+        let label = &subject.cx.policy.verified_label;
         let patch = PatchBuilder::new(subject.view).state(state);
+        // Where no state was seen, the node may have been opened since, and a person may have removed the state of that.
+        let patch = if subject.state.is_none() { patch.same_label(label) } else { patch };
         let patch = match state.phase {
-            StatePhase::Failed => patch.unlabel(&subject.cx.policy.verified_label),
+            StatePhase::Failed => patch.unlabel(label),
             StatePhase::Verified | StatePhase::Unverified => patch,
         };
         let patch = subject.without_retry(patch, asked_for).build();
