@@ -24,6 +24,7 @@
 //! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
 //! | [`door_log`](DoorLog) | how the gate of a node stood over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
+//! | [`claims`](Cluster::claim) | Karpenter's claims, without Karpenter |
 //! | [`dns`](Cluster::stop_dns) | the cluster's DNS, off and on |
 //! | [`images`](Cluster::load_foreign_image), [`refusal`](Refusal) | workers that cannot run, through no fault of their node |
 //! | [`etcd`](Cluster::compact) | what is done behind the back of the API server |
@@ -31,6 +32,7 @@
 //! | [`forwarder`](Forwarder), [`api`](Api), [`http`](Answer), [`metrics`](Metrics), [`product`] | smaller things |
 
 mod api;
+mod claims;
 mod cluster;
 mod config;
 mod controller;
@@ -55,6 +57,7 @@ mod writes;
 use std::path::{Path, PathBuf};
 
 pub use api::Api;
+pub use claims::Claim;
 pub use cluster::{Cluster, NAMESPACE};
 pub use config::Config;
 pub use controller::{ACCOUNT, Controller};

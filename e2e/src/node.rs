@@ -148,20 +148,7 @@ impl<'c> Node<'c> {
 
     /// What was told about it, by anybody.
     pub fn events(&self) -> Result<Vec<NodeEvent>> {
-        let events = self.cluster.api().list("/apis/events.k8s.io/v1/events")?;
-        let about = |event: &&Value| {
-            event["regarding"]["kind"] == "Node" && event["regarding"]["name"] == self.name.as_str()
-        };
-        Ok(events
-            .iter()
-            .filter(about)
-            .map(|event| NodeEvent {
-                kind: text(&event["type"]),
-                reason: text(&event["reason"]),
-                note: text(&event["note"]),
-                reporter: text(&event["reportingController"]),
-            })
-            .collect())
+        self.cluster.events_on("Node", &self.name)
     }
 
     /// Its worker pods, which can be one at the most.
@@ -254,6 +241,25 @@ impl<'c> Node<'c> {
 
     fn path(&self) -> String {
         format!("/api/v1/nodes/{}", self.name)
+    }
+}
+
+impl Cluster {
+    /// What was reported about an object, by anybody.
+    pub(crate) fn events_on(&self, kind: &str, name: &str) -> Result<Vec<NodeEvent>> {
+        let events = self.api().list("/apis/events.k8s.io/v1/events")?;
+        let is_about =
+            |event: &&Value| event["regarding"]["kind"] == kind && event["regarding"]["name"] == name;
+        Ok(events
+            .iter()
+            .filter(is_about)
+            .map(|event| NodeEvent {
+                kind: text(&event["type"]),
+                reason: text(&event["reason"]),
+                note: text(&event["note"]),
+                reporter: text(&event["reportingController"]),
+            })
+            .collect())
     }
 }
 

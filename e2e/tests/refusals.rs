@@ -31,8 +31,8 @@ fn what_keeps_workers_from_running_is_not_charged_to_nodes() -> Result<()> {
     sound.wait_until_open()?;
 
     cluster.fake_workers_end(0, PASSED)?;
-    a_worker_that_is_refused(&cluster, "quota", Refusal::Quota)?;
-    a_worker_that_is_refused(&cluster, "policy", Refusal::Policy)?;
+    a_worker_that_is_refused(&cluster, &controller, "quota", Refusal::Quota)?;
+    a_worker_that_is_refused(&cluster, &controller, "policy", Refusal::Policy)?;
     a_worker_that_violates_pod_security(&cluster, &controller, &config)?;
     an_image_for_another_processor_than_that_of_a_node(&cluster)?;
     an_image_that_one_node_cannot_get(&cluster, &cluster.node("n2")?)?;
@@ -40,12 +40,19 @@ fn what_keeps_workers_from_running_is_not_charged_to_nodes() -> Result<()> {
     an_image_that_no_node_can_run(&cluster, &controller, &config, &cluster.node("n4")?)
 }
 
-fn a_worker_that_is_refused(cluster: &Cluster, name: &str, refusal: Refusal) -> Result<()> {
+fn a_worker_that_is_refused(
+    cluster: &Cluster,
+    controller: &Controller,
+    name: &str,
+    refusal: Refusal,
+) -> Result<()> {
     cluster.refuse_workers(refusal)?;
     let node = Blameless(&cluster.fakes(name, 1)?[0]);
     node.shows(&refusal.answer())?;
+    is_counted(cluster, controller, 1, "WorkerRefused")?;
     cluster.allow_workers(refusal)?;
-    node.opens_on_its_first_attempt()
+    node.opens_on_its_first_attempt()?;
+    is_counted(cluster, controller, 0, "WorkerRefused")
 }
 
 fn a_worker_that_violates_pod_security(
@@ -93,6 +100,7 @@ fn an_image_that_does_not_exist(
     node.0.close()?;
     let condition = node.shows(&["lab.local/nothing:1"])?;
     assert!(condition.reason.contains("Image"), "{condition:?}");
+    is_counted(cluster, controller, 1, "ImagePullFailed")?;
     node.outlasts_the_pending_timeout(cluster)?;
     controller.reload(config)?;
     node.opens_on_its_first_attempt()
@@ -111,6 +119,14 @@ fn an_image_that_no_node_can_run(
     node.shows(&[EXEC_FORMAT_ERROR])?;
     controller.reload(config)?;
     node.opens_on_its_first_attempt()
+}
+
+/// That many nodes wait for somebody to fix this.
+fn is_counted(cluster: &Cluster, controller: &Controller, nodes: u32, reason: &str) -> Result<()> {
+    cluster.eventually(&format!("{nodes} nodes to be counted as blocked by {reason}"), || {
+        let blocked = controller.metrics()?.value("kube_node_ready_nodes_blocked", &[("reason", reason)]);
+        Ok(blocked == Some(f64::from(nodes)))
+    })
 }
 
 /// A node whose worker cannot run, which is not its fault.

@@ -5,20 +5,23 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use knr_core::action::worker_name;
-use knr_e2e::{Cluster, Config, Controller, Node, RETRY};
-use lab::Fault;
+use knr_e2e::{Cluster, Config, Controller, LONG_GRACE, NAMESPACE, Node, NodeEvent, RETRY};
+use lab::{Fault, Tool};
 
 const MAX_RETRIES: u32 = 3;
 const MAX_RETRY_DELAY: u32 = 4;
 /// No test waits for that.
 const HOUR: u32 = 3600;
 const CAUSE: &str = "DnsTimeout";
+const DNS_FAILED: &str =
+    r#"{"checks":[{"name":"dns","outcome":{"fail":{"kind":"timeout","detail":"no answer"}}}]}"#;
 /// The longest pause, and a run that takes all the time it may.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(MAX_RETRY_DELAY as u64 + 30);
 
 #[test]
 fn broken_nodes_are_tried_on_and_deleted_only_after_a_fair_trial() -> Result<()> {
-    let cluster = Cluster::start("retries", 4)?;
+    let cluster =
+        Cluster::start_with("retries", |lab| lab.nodes(4).flag(Tool::KubeControllerManager, LONG_GRACE))?;
     let config = Config::new()
         .set("reconciliation.maxRetries", MAX_RETRIES)
         .set("reconciliation.maxRetryDelaySeconds", MAX_RETRY_DELAY)
@@ -39,8 +42,12 @@ fn broken_nodes_are_tried_on_and_deleted_only_after_a_fair_trial() -> Result<()>
         .set("reconciliation.maxRetryDelaySeconds", HOUR);
     controller.reload(&once_an_hour)?;
     an_operator_can_ask_for_an_attempt(&cluster, &cluster.node("n3")?)?;
-    controller.reload(&config.set("nodeManagement.deleteFailedNodes", true))?;
-    a_broken_node_is_deleted_after_a_fair_trial(&cluster, &controller, &cluster.node("n4")?)
+    let deleting =
+        config.clone().set("nodeManagement.deleteFailedNodes", true).set("limits.deletion.maxPercent", 100);
+    controller.reload(&deleting)?;
+    a_broken_node_is_deleted_after_a_fair_trial(&cluster, &controller, &cluster.node("n4")?)?;
+    controller.reload(&config)?;
+    a_node_of_karpenter_is_deleted_by_its_claim(&cluster, &controller, &deleting)
 }
 
 fn a_node_that_outlasts_all_attempts_opens_once_it_is_fixed(cluster: &Cluster, node: &Node) -> Result<()> {
@@ -107,10 +114,45 @@ fn a_broken_node_is_deleted_after_a_fair_trial(
         "not tried again after the checks passed elsewhere: {tried:?}"
     );
 
+    is_deleted_for_all_to_see(cluster, controller, node)?;
+    assert_eq!(deletions(controller)?, 1.0);
+    Ok(())
+}
+
+fn a_node_of_karpenter_is_deleted_by_its_claim(
+    cluster: &Cluster,
+    controller: &Controller,
+    deleting: &Config,
+) -> Result<()> {
+    cluster.fake_workers_end(1, DNS_FAILED)?;
+    let node = &cluster.fakes("karpenter", 1)?[0];
+    let claim = cluster.claim(node)?;
+    controller.reload(deleting)?;
+    cluster.eventually("the claim to be deleted", || claim.is_being_deleted())?;
+    is_deleted_for_all_to_see(cluster, controller, node)?;
+    cluster.wait_for("an event on the claim to report the deletion", || {
+        let events = claim.events()?;
+        ensure!(events.iter().any(is_about_a_deletion), "{events:#?}");
+        Ok(Some(()))
+    })?;
+    cluster.eventually(
+        "the deletion to be considered again, as long as Karpenter drains the node",
+        || {
+            let labels = [("action", "delete_node"), ("outcome", "conflict")];
+            Ok(controller.metrics()?.value("kube_node_ready_writes_total", &labels) > Some(0.0))
+        },
+    )?;
+    assert!(node.exists()?, "it is for Karpenter to delete it");
+    assert_eq!(claim.events()?.iter().filter(|event| is_about_a_deletion(event)).count(), 1);
+    assert_eq!(deletions(controller)?, 2.0);
+    claim.finish()
+}
+
+/// By an event, in the log and in the ledger.
+fn is_deleted_for_all_to_see(cluster: &Cluster, controller: &Controller, node: &Node) -> Result<()> {
     cluster.wait_for("an event to report the deletion", || {
-        let mut events = node.events()?;
-        events.retain(|event| event.reporter == "kube-node-ready");
-        ensure!(events.iter().any(|event| event.reason == "NodeDeleted"), "{events:#?}");
+        let events = node.events()?;
+        ensure!(events.iter().any(is_about_a_deletion), "{events:#?}");
         Ok(Some(()))
     })?;
     cluster.eventually("the log to report the deletion", || {
@@ -118,7 +160,23 @@ fn a_broken_node_is_deleted_after_a_fair_trial(
             let is_reported = line.to_string().to_lowercase().contains("delet");
             line["level"] == "info" && line["node"] == node.name() && is_reported
         }))
-    })
+    })?;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/kube-node-ready-deletions");
+    let ledger = cluster.api().get(&path)?;
+    let entries = ledger["data"]["deletions"].as_str().context("no entries")?;
+    assert!(entries.contains(node.uid()), "{entries}");
+    Ok(())
+}
+
+fn is_about_a_deletion(event: &NodeEvent) -> bool {
+    event.reporter == "kube-node-ready" && event.reason == "NodeDeleted" && event.kind == "Warning"
+}
+
+fn deletions(controller: &Controller) -> Result<f64> {
+    controller
+        .metrics()?
+        .value("kube_node_ready_nodes_deleted_total", &[])
+        .context("deletions are not counted")
 }
 
 /// As a node that is broken in a way that its kubelet does not notice.

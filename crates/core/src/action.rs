@@ -68,10 +68,12 @@ pub enum Action {
         /// What it said before, if there was one.
         before: Option<ConditionStatus>,
     },
-    /// Tell people, by an event on the node.
+    /// Report something by an event.
     Tell {
         /// The node.
         node: NodeRef,
+        /// Karpenter's claim, if the event is on the claim and not on the node itself.
+        claim: Option<ClaimRef>,
         /// What.
         news: News,
     },
@@ -219,6 +221,18 @@ impl Action {
         }
     }
 
+    /// The events that report this once it is done. A deleted node is reported on its claim too: the node is gone soon.
+    #[must_use]
+    pub fn events(&self) -> Vec<Self> {
+        let Some(news) = self.news() else { return Vec::new() };
+        let event = |claim| Self::Tell { node: self.node().clone(), claim, news: news.clone() };
+        let claim = match self {
+            Self::DeleteNode { claim, .. } => claim.clone(),
+            _ => None,
+        };
+        [event(None)].into_iter().chain(claim.map(|claim| event(Some(claim)))).collect()
+    }
+
     /// What to tell people once this is done.
     #[must_use]
     pub fn news(&self) -> Option<&News> {
@@ -256,7 +270,10 @@ impl fmt::Display for Action {
             Self::SetCondition { node, condition, .. } => {
                 write!(f, "set condition of {node}: {:?} {}", condition.status, condition.reason)
             }
-            Self::Tell { node, news } => write!(f, "tell about {node}: {}", news.message),
+            Self::Tell { node, claim: None, news } => write!(f, "tell about {node}: {}", news.message),
+            Self::Tell { node, claim: Some(claim), news } => {
+                write!(f, "tell about {node} on its claim {}: {}", claim.name, news.message)
+            }
             Self::ReserveDeletion { node, .. } => write!(f, "reserve the deletion of {node}"),
             Self::DeleteNode { node, claim: None, .. } => write!(f, "delete {node}"),
             Self::DeleteNode { node, claim: Some(claim), .. } => {
@@ -295,6 +312,21 @@ pub fn worker_name(node: &Uid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deletion_is_reported_on_the_node_and_on_its_claim() {
+        let news = News { headline: Headline::NodeDeleted, message: "deleted".to_owned(), warning: true };
+        let node = NodeRef { name: "n1".into(), uid: "u1".into() };
+        let deletion = |claim| {
+            let (node, news) = (node.clone(), news.clone());
+            Action::DeleteNode { node, version: Version(1), claim, news }
+        };
+        let claim = Some(ClaimRef { name: "c1".into(), uid: "cu".into() });
+        let event = |claim| Action::Tell { node: node.clone(), claim, news: news.clone() };
+        assert_eq!(deletion(claim.clone()).events(), [event(None), event(claim)]);
+        assert_eq!(deletion(None).events(), [event(None)]);
+        assert!(event(None).events().is_empty());
+    }
 
     #[test]
     fn the_name_of_a_worker_depends_on_the_uid_alone() {

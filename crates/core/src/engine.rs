@@ -266,8 +266,8 @@ impl Engine {
         self.grants.fleet.note(name, member.unwrap_or_default(), now);
     }
 
-    /// Learns what came of an order, and says what there is to tell people of it.
-    pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Option<Action> {
+    /// Learns what came of an order, and returns the events that report it.
+    pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Vec<Action> {
         let now = self.not_back(now);
         let node = order.action.node();
         let given = self.tasks.get(&node.name).and_then(|task| task.given(order.ticket));
@@ -283,14 +283,14 @@ impl Engine {
             }
             self.changed.insert(node.name.clone());
         }
-        let Outcome::Done(facts) = outcome else { return None };
+        let Outcome::Done(facts) = outcome else { return Vec::new() };
         for fact in facts {
             self.learn(fact, now);
         }
         if let (Action::StartWorker { .. }, Some(given)) = (&order.action, given) {
             self.world.worker_was_asked_for(node, given);
         }
-        order.action.news().map(|news| Action::Tell { node: node.clone(), news: news.clone() })
+        order.action.events()
     }
 
     /// Decides about every node that has changed or whose time has come. A replica that stands by decides too, so that it

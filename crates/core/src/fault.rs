@@ -43,6 +43,12 @@ macro_rules! failures {
                 match self { $(Self::$kind => $word,)* }
             }
 
+            /// Its name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => stringify!($kind),)* }
+            }
+
             /// Whose fault it is.
             #[must_use]
             pub const fn blame(self) -> Blame {
@@ -164,6 +170,21 @@ failures! {
     }
 }
 
+/// The faults of the installation, each by one word. There are few, so each can have a series in the metrics.
+pub fn installation_faults() -> impl Iterator<Item = &'static str> {
+    let workers = WorkerFailure::ALL.iter().filter(|failure| failure.blame() == Blame::Installation);
+    let checks = Kind::ALL.iter().filter(|kind| kind.blame() == Blame::Installation);
+    workers.map(|failure| failure.word()).chain(checks.map(|kind| kind.name()))
+}
+
+/// The fault of the installation behind the cause that a node shows; `None` if it has another cause. The cause of a failed
+/// check begins with the name of the check: `KubernetesForbidden`.
+#[must_use]
+pub fn installation_fault(cause: &str) -> Option<&'static str> {
+    let is_worker = |word: &&str| WorkerFailure::ALL.iter().any(|failure| failure.word() == *word);
+    installation_faults().find(|word| cause == *word || !is_worker(word) && cause.ends_with(word))
+}
+
 /// Reasons by which the kubelet says that a container will not start until somebody changes something. Any other
 /// reason is ordinary waiting.
 pub const WAITING_REASONS: [(&str, WorkerFailure); 9] = [
@@ -268,6 +289,23 @@ mod tests {
             let json = serde_json::to_string(&ReportedKind::from(*kind)).unwrap();
             assert_eq!(json, format!("\"{}\"", kind.word()));
             assert_eq!(serde_json::from_str::<ReportedKind>(&json).unwrap(), ReportedKind::Known(*kind));
+        }
+    }
+
+    #[test]
+    fn what_the_installation_is_to_blame_for_is_known_by_its_cause() {
+        assert_eq!(installation_faults().collect::<BTreeSet<_>>().len(), 10);
+        for (cause, fault) in [
+            ("ImagePullFailed", Some("ImagePullFailed")),
+            ("WorkerRefused", Some("WorkerRefused")),
+            ("KubernetesForbidden", Some("Forbidden")),
+            ("ServicesNotFound", Some("NotFound")),
+            ("MyImagePullFailed", None),
+            ("WorkerPending", None),
+            ("DnsTimeout", None),
+            ("", None),
+        ] {
+            assert_eq!(installation_fault(cause), fault, "{cause}");
         }
     }
 

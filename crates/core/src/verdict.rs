@@ -203,6 +203,13 @@ mod tests {
     }
 
     #[test]
+    fn the_cause_of_a_failed_check_ends_with_the_name_of_its_kind() {
+        for kind in Kind::ALL {
+            assert_eq!(camel(kind.word()), kind.name());
+        }
+    }
+
+    #[test]
     fn a_node_is_not_blamed_for_names_that_nobody_can_resolve() {
         let of = |services: &str, other: &str| {
             let report = format!(

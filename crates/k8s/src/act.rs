@@ -91,8 +91,8 @@ impl Actor {
                     .await
                     .map(changed)
             }
-            Action::Tell { node, news } => {
-                let event = objects::event(node, news, &self.instance, now);
+            Action::Tell { node, claim, news } => {
+                let event = objects::event(node, claim.as_ref(), news, &self.instance, now);
                 let sent = self.api.send::<_, IgnoredAny>(
                     Call::CreateEvent,
                     Target::query(BY_US),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use knr_core::action::News;
 use knr_core::ids::{NodeRef, Uid, Version};
 use knr_core::names;
-use knr_core::view::{Condition, ConditionStatus, LedgerEntry, LedgerView};
+use knr_core::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, LedgerView};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -17,9 +17,18 @@ const MAX_NOTE_BYTES: usize = 1024;
 const MAX_INSTANCE_BYTES: usize = 128;
 const LEDGER_KEY: &str = "deletions";
 
-/// An event about a node.
+/// An event on a node, or on its claim. Neither is in a namespace, and events about such objects are in `default`.
 #[must_use]
-pub fn event(node: &NodeRef, news: &News, instance: &str, now: Timestamp) -> Value {
+pub fn event(node: &NodeRef, claim: Option<&ClaimRef>, news: &News, instance: &str, now: Timestamp) -> Value {
+    let on_node = json!({ "apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid });
+    let (regarding, related) = match claim {
+        None => (on_node, Value::Null),
+        Some(ClaimRef { name, uid }) => {
+            let on_claim =
+                json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": name, "uid": uid });
+            (on_claim, on_node)
+        }
+    };
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -29,7 +38,8 @@ pub fn event(node: &NodeRef, news: &News, instance: &str, now: Timestamp) -> Val
         "reportingInstance": cut(instance, MAX_INSTANCE_BYTES),
         "action": news.headline.as_str(),
         "reason": news.headline.as_str(),
-        "regarding": { "apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid },
+        "regarding": regarding,
+        "related": related,
         "note": cut(&news.message, MAX_NOTE_BYTES),
         "type": if news.warning { "Warning" } else { "Normal" },
     })
@@ -155,13 +165,24 @@ mod tests {
     fn an_event_fits_into_what_the_api_server_takes() {
         let news = News { headline: Headline::VerificationFailed, message: "ü".repeat(2000), warning: true };
         let now = Timestamp::from_microsecond(1_500_000).unwrap();
-        let event = event(&node(), &news, &"x".repeat(400), now);
+        let event = event(&node(), None, &news, &"x".repeat(400), now);
         assert_eq!(event["note"].as_str().unwrap().len(), 1024);
         assert_eq!(event["reportingInstance"].as_str().unwrap().len(), 128);
         assert_eq!(event["eventTime"], "1970-01-01T00:00:01.500000Z");
         assert_eq!(event["type"], "Warning");
         let typed: k8s_openapi::api::events::v1::Event = serde_json::from_value(event).unwrap();
-        assert_eq!(typed.regarding.unwrap().uid.unwrap(), "u1");
+        assert_eq!((typed.regarding.unwrap().uid.unwrap().as_str(), typed.related), ("u1", None));
+    }
+
+    #[test]
+    fn an_event_on_a_claim_names_its_node_too() {
+        let news = News { headline: Headline::NodeDeleted, message: "m".to_owned(), warning: true };
+        let claim = ClaimRef { name: "c1".into(), uid: "cu".into() };
+        let event = event(&node(), Some(&claim), &news, "me", Timestamp::UNIX_EPOCH);
+        let expected =
+            json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "c1", "uid": "cu" });
+        assert_eq!((&event["regarding"], &event["related"]["name"]), (&expected, &json!("n1")));
+        assert_eq!(event["metadata"]["namespace"], "default");
     }
 
     #[test]

@@ -93,7 +93,8 @@ impl Api {
         Ok(Fact::Reread(Box::new(Reread { node, view, node_version, worker, worker_version })))
     }
 
-    /// The machine that a claim stands for is this node.
+    /// The machine that a claim stands for is this node. A claim that is being deleted stands for nothing any more: to delete
+    /// it again would report the same deletion again.
     pub(crate) async fn claims(
         &self,
         claim: &ClaimRef,
@@ -102,7 +103,10 @@ impl Api {
     ) -> Result<bool, Failed> {
         let read = self.read::<SlimClaim>(Call::GetClaim, Target::named(&claim.name), deadline).await;
         match read {
-            Ok(now) => Ok(now.metadata.uid == claim.uid.as_str() && now.status.node_name == node.as_str()),
+            Ok(now) => {
+                let is_this = now.metadata.uid == claim.uid.as_str() && now.status.node_name == node.as_str();
+                Ok(is_this && now.metadata.deletion_timestamp.is_none())
+            }
             Err(failed) if failed.code() == Some(404) => Ok(false),
             Err(failed) => Err(failed),
         }

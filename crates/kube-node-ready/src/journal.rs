@@ -130,6 +130,9 @@ pub(crate) fn answer(answered: &Answered<'_>) {
             done(answered);
         }
         Outcome::Conflict => tracing::debug!(%node, %action, "Write conflicted; reading the node again"),
+        Outcome::Unavailable | Outcome::Unknown if matches!(action, Action::Tell { .. }) => {
+            tracing::warn!(%node, %action, outcome = outcome_name(outcome), "Event not sent");
+        }
         Outcome::Refused(why) => tracing::error!(%node, %action, why, "the API server refused"),
         Outcome::Unavailable | Outcome::Unknown => {
             tracing::warn!(%node, %action, outcome = outcome_name(outcome), "Write failed; trying again");

@@ -106,6 +106,16 @@ impl Metrics {
         self.nodes.failed(name);
     }
 
+    /// The fault of the installation that keeps the checks from running on a node, if there is one.
+    pub fn blocked(&self, name: &str, fault: Option<&'static str>) {
+        self.nodes.blocked(name, fault);
+    }
+
+    /// A failed node was deleted.
+    pub fn deleted(&self) {
+        self.families.nodes_deleted.inc();
+    }
+
     /// A worker ended in a way that says nothing about its node.
     pub fn inconclusive(&self) {
         self.families.verified("inconclusive");

@@ -58,7 +58,7 @@ fn every_node_that_was_decided_about_is_counted() {
 fn an_order_that_is_carried_out_twice_had_no_effect_that_we_can_see() {
     let order = |name: &str| {
         let news = News { headline: Headline::Verified, message: String::new(), warning: false };
-        Action::Tell { node: node_named(name, "u", 1).id, news }
+        Action::Tell { node: node_named(name, "u", 1).id, claim: None, news }
     };
     let mut task = NodeTask::default();
     task.carried_out(&order("n1"), noon());

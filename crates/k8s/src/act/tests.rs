@@ -93,7 +93,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             Some("application/strategic-merge-patch+json"),
         ),
         (
-            Action::Tell { node: node(), news: news() },
+            Action::Tell { node: node(), claim: None, news: news() },
             "POST /apis/events.k8s.io/v1/namespaces/default/events?fieldManager=kube-node-ready",
             json,
         ),
@@ -278,7 +278,9 @@ async fn a_claim_is_deleted_only_if_its_node_is_still_what_was_seen() {
     );
     // What a node says of its claim is the word of its kubelet.
     let gone = Answer::Json(404, json!({ "kind": "Status", "code": 404, "reason": "NotFound" }));
-    for claim in [of("cu", "n2"), of("other", "n1"), gone] {
+    let leaving = json!({ "uid": "cu", "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let leaving = Answer::Json(200, json!({ "metadata": leaving, "status": { "nodeName": "n1" } }));
+    for claim in [of("cu", "n2"), of("other", "n1"), gone, leaving] {
         let (outcome, server) = outcome(&delete, vec![unchanged(), claim]).await;
         assert_eq!((outcome, server.lines().len()), (Outcome::Conflict, 2));
     }

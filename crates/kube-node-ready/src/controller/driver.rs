@@ -115,7 +115,7 @@ impl Driver {
         self.writers.schedule.answered(&answer.order.action);
         self.witness.answer(&answer, &self.config.node_management.verified_label);
         let Answer { order, outcome, .. } = answer;
-        if let Some(event) = self.engine.settle(&order, outcome, self.clock.now()) {
+        for event in self.engine.settle(&order, outcome, self.clock.now()) {
             self.writers.schedule.tell(event);
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use knr_core::action::{Action, Removal};
+use knr_core::action::{Action, Headline, Removal};
 use knr_core::engine::{LONGEST_QUEUE, Order};
 use knr_core::ids::NodeName;
 use knr_core::view::ConditionStatus;
@@ -22,6 +22,8 @@ const EVENT_TICKET: u64 = u64::MAX;
 pub(super) enum Lane {
     /// Opens or closes a node.
     Gate,
+    /// An event that reports the deletion of a node. It is never dropped under load.
+    Deletion,
     /// Leads to the next step in the life of a node.
     Step,
     /// Shows on the node that it was verified.
@@ -46,6 +48,7 @@ impl Lane {
             Action::SetCondition { condition, .. } if condition.status != ConditionStatus::True => Self::Step,
             Action::SetCondition { .. } => Self::Condition,
             Action::RemoveWorker { why: Removal::Spent, .. } => Self::Removal,
+            Action::Tell { news, .. } if news.headline == Headline::NodeDeleted => Self::Deletion,
             Action::Tell { .. } => Self::Event,
         }
     }
@@ -69,8 +72,11 @@ pub(super) struct Queue {
     by_node: BTreeMap<NodeName, u64>,
     /// Since when each order waits, and its ticket.
     lanes: BTreeMap<Lane, BTreeSet<(Instant, u64)>>,
-    events: VecDeque<(Instant, Action)>,
+    events: Events,
+    deletions: Events,
 }
+
+type Events = VecDeque<(Instant, Action)>;
 
 impl Queue {
     /// Takes an order. If it does the same as `before`, which was taken back, it gets its place.
@@ -88,17 +94,22 @@ impl Queue {
 
     /// Takes an event.
     pub(super) fn tell(&mut self, event: Action) {
-        self.events.push_back((Instant::now(), event));
+        let events = match Lane::of(&event) {
+            Lane::Deletion => &mut self.deletions,
+            Lane::Gate | Lane::Step | Lane::Condition | Lane::Removal | Lane::Event => &mut self.events,
+        };
+        events.push_back((Instant::now(), event));
     }
 
     pub(super) fn len(&self) -> usize {
-        self.orders.len() + self.events.len()
+        self.orders.len() + self.deletions.len() + self.events.len()
     }
 
     /// Since when the first of a lane has waited.
     pub(super) fn oldest(&self, lane: Lane) -> Option<Instant> {
         match lane {
             Lane::Event => self.events.front().map(|(since, _)| *since),
+            Lane::Deletion => self.deletions.front().map(|(since, _)| *since),
             Lane::Gate | Lane::Step | Lane::Condition | Lane::Removal => {
                 self.lanes.get(&lane)?.first().map(|(since, _)| *since)
             }
@@ -112,13 +123,16 @@ impl Queue {
 
     /// The one of a lane that has waited longest.
     pub(super) fn next(&mut self, lane: Lane) -> Option<Waiting> {
-        if lane == Lane::Event {
-            let (since, action) = self.events.pop_front()?;
-            let order = Order { ticket: EVENT_TICKET, action };
-            return Some(Waiting { order, since, decided: since });
-        }
-        let (_, ticket) = self.lanes.get(&lane)?.first().copied()?;
-        self.remove(ticket)
+        let (since, action) = match lane {
+            Lane::Event => self.events.pop_front()?,
+            Lane::Deletion => self.deletions.pop_front()?,
+            Lane::Gate | Lane::Step | Lane::Condition | Lane::Removal => {
+                let (_, ticket) = self.lanes.get(&lane)?.first().copied()?;
+                return self.remove(ticket);
+            }
+        };
+        let order = Order { ticket: EVENT_TICKET, action };
+        Some(Waiting { order, since, decided: since })
     }
 
     /// Takes back the orders of these nodes.
@@ -149,7 +163,7 @@ impl Queue {
 
     /// Drops all events, and says how many.
     pub(super) fn drop_events(&mut self) -> usize {
-        std::mem::take(&mut self.events).len()
+        std::mem::take(&mut self.events).len() + std::mem::take(&mut self.deletions).len()
     }
 
     /// Forgets all orders.

@@ -2,7 +2,7 @@
 //!
 //! | lane | when it is sent |
 //! |---|---|
-//! | gates, then steps | at once |
+//! | events that report a deletion, then gates, then steps | at once |
 //! | conditions of verified nodes | when it is quiet; after 20 s in any case, with up to half of the main places |
 //! | removals of workers | when it is quiet; after a minute in any case |
 //! | events | when it is quiet; after 20 s if all main places are not taken; after 30 s they are dropped |
@@ -135,7 +135,7 @@ impl Schedule {
         if self.conditions < CONDITIONS && self.due(Lane::Condition).is_some_and(|due| due <= now) {
             return Some(Lane::Condition);
         }
-        [Lane::Gate, Lane::Step].into_iter().find(|lane| self.queue.oldest(*lane).is_some())
+        [Lane::Deletion, Lane::Gate, Lane::Step].into_iter().find(|lane| self.queue.oldest(*lane).is_some())
     }
 
     fn next_spare(&self, now: Instant) -> Option<Lane> {
@@ -158,7 +158,7 @@ impl Schedule {
     /// When the first of a lane has given way for long enough.
     fn due(&self, lane: Lane) -> Option<Instant> {
         let patience = match lane {
-            Lane::Gate | Lane::Step => Duration::ZERO,
+            Lane::Gate | Lane::Deletion | Lane::Step => Duration::ZERO,
             Lane::Condition => CONDITION_DUE,
             Lane::Removal => REMOVAL_DUE,
             Lane::Event => EVENT_DUE,
@@ -168,7 +168,7 @@ impl Schedule {
 
     fn under_way(&mut self, lane: Lane) -> &mut usize {
         match lane {
-            Lane::Gate | Lane::Step => &mut self.foreground,
+            Lane::Gate | Lane::Deletion | Lane::Step => &mut self.foreground,
             Lane::Condition => &mut self.conditions,
             Lane::Removal | Lane::Event => &mut self.spare,
         }
@@ -176,7 +176,7 @@ impl Schedule {
 }
 
 fn is_foreground(lane: Lane) -> bool {
-    matches!(lane, Lane::Gate | Lane::Step)
+    matches!(lane, Lane::Gate | Lane::Deletion | Lane::Step)
 }
 
 #[cfg(test)]

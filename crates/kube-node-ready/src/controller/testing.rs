@@ -2,7 +2,7 @@
 
 use knr_core::action::{Action, Headline, News, Removal};
 use knr_core::engine::Order;
-use knr_core::ids::{NodeRef, WorkerRef};
+use knr_core::ids::{NodeRef, Version, WorkerRef};
 use knr_core::patch::NodePatch;
 use knr_core::view::{Condition, ConditionStatus, Purpose, Stamp};
 
@@ -19,7 +19,16 @@ pub(super) fn order(ticket: u64, action: Action) -> Order {
 }
 
 pub(super) fn event(name: &str) -> Action {
-    Action::Tell { node: node(name), news: news() }
+    Action::Tell { node: node(name), claim: None, news: news() }
+}
+
+pub(super) fn deletion_event(name: &str) -> Action {
+    let news = News { headline: Headline::NodeDeleted, ..news() };
+    Action::Tell { node: node(name), claim: None, news }
+}
+
+pub(super) fn deletion(name: &str, version: Version) -> Action {
+    Action::DeleteNode { node: node(name), version, claim: None, news: news() }
 }
 
 pub(super) fn start(name: &str) -> Action {

@@ -8,6 +8,7 @@ use knr_core::action::{Action, Closing, Headline, Recorded};
 use knr_core::config::Label;
 use knr_core::engine::{Order, Outcome, Plan};
 use knr_core::explain::{Explanation, Phase};
+use knr_core::fault::installation_fault;
 use knr_core::ids::NodeName;
 use knr_core::names;
 use knr_k8s::act::{action_name, outcome_name};
@@ -71,6 +72,7 @@ impl Witness {
             self.nodes.remove(node);
             return;
         };
+        self.metrics.blocked(node.as_str(), now.and_then(|now| installation_fault(&now.reason)));
         let waits = matches!(phase, Phase::Unverified | Phase::Pending | Phase::InProgress | Phase::Failed);
         let seen = self.nodes.entry(node.clone()).or_insert(Seen { phase, waiting: None, worker: None });
         seen.phase = phase;
@@ -129,14 +131,14 @@ impl Witness {
             Action::CloseGate { because: Closing::FailedAgain, .. }
             | Action::Record { what: Recorded::Failure, .. } => self.metrics.failed(node.as_str()),
             Action::Record { what: Recorded::NoVerdict, .. } => self.metrics.inconclusive(),
+            Action::DeleteNode { .. } => self.metrics.deleted(),
             Action::Record { what: Recorded::Comparison, .. }
             | Action::CloseGate { because: Closing::Rebooted | Closing::Backfill, .. }
             | Action::OpenGate { .. }
             | Action::RemoveWorker { .. }
             | Action::SetCondition { .. }
             | Action::Tell { .. }
-            | Action::ReserveDeletion { .. }
-            | Action::DeleteNode { .. } => {}
+            | Action::ReserveDeletion { .. } => {}
         }
     }
 
@@ -162,3 +164,6 @@ impl HeldBack {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -295,7 +295,7 @@ impl Keeper {
     }
 
     fn settle(&mut self, order: &Order, outcome: Outcome) {
-        if let Some(tell) = self.engine.settle(order, outcome, self.clock.now()) {
+        for tell in self.engine.settle(order, outcome, self.clock.now()) {
             let told = tell.clone();
             self.write(tell, |outcome, took| Event::Told(told, outcome, took));
         }

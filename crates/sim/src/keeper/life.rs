@@ -304,7 +304,7 @@ impl Sim {
             keeper.engine.learn(Fact::Sound(run.stamp.node), now);
             keeper.engine.learn(gone, now);
         }
-        if let Some(action) = told {
+        for action in told {
             self.keeper_carries_out(name, Order { ticket: u64::MAX, action });
         }
     }

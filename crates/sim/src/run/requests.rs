@@ -138,7 +138,7 @@ impl Sim {
         let Some(engine) = &mut replica.engine else { return };
         replica.writers.answered(request, true_now);
         self.monitor.answered(request, &outcome);
-        if let Some(tell) = engine.settle(order, outcome, now) {
+        for tell in engine.settle(order, outcome, now) {
             let order = Order { ticket: u64::MAX, action: tell };
             let config = Arc::clone(&replica.config);
             replica.writers.tell(Request { replica: *id, life: *life, order, decided: true_now, config });

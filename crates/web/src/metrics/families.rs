@@ -30,6 +30,7 @@ pub(super) struct Families {
     pub(super) registry: Registry,
     verifications: Family<Labels<1>, Counter>,
     pub(super) time_to_verified: Histogram,
+    pub(super) nodes_deleted: Counter,
     pub(super) worker_pods: Family<Labels<1>, Gauge>,
     pub(super) writes: Family<Labels<2>, Counter>,
     pub(super) write_duration: Family<Labels<1>, Histogram>,
@@ -49,6 +50,7 @@ impl Families {
             registry: Registry::with_prefix(PREFIX),
             verifications: Family::default(),
             time_to_verified: Histogram::new(NODE_START),
+            nodes_deleted: Counter::default(),
             worker_pods: Family::default(),
             writes: Family::default(),
             write_duration: Family::new_with_constructor(|| Histogram::new(REQUEST)),
@@ -106,6 +108,11 @@ impl Families {
             "Time from the first sight of a node until it was verified",
             Unit::Seconds,
             self.time_to_verified.clone(),
+        );
+        registry.register(
+            "nodes_deleted",
+            "Failed nodes that were deleted, those included that were deleted by their NodeClaim",
+            self.nodes_deleted.clone(),
         );
         registry.register(
             "worker_pods",

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use knr_core::explain::Phase;
+use knr_core::fault::installation_faults;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelValue, LabelValueEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -30,6 +31,8 @@ struct State {
     per_node: bool,
     nodes: BTreeMap<Arc<str>, Node>,
     counts: BTreeMap<Phase, i64>,
+    /// By the fault of the installation.
+    blocked: BTreeMap<&'static str, i64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,17 +40,21 @@ struct Node {
     phase: Phase,
     verified_after: Option<Duration>,
     failures: u64,
+    /// The fault of the installation that keeps the checks from running on it.
+    blocked: Option<&'static str>,
 }
 
 struct Snapshot {
     counts: BTreeMap<Phase, i64>,
+    blocked: BTreeMap<&'static str, i64>,
     nodes: Vec<(Arc<str>, Node)>,
 }
 
 impl Nodes {
     pub(super) fn new(per_node: bool) -> Self {
         let counts = PHASES.map(|phase| (phase, 0)).into();
-        Self(Arc::new(Mutex::new(State { per_node, nodes: BTreeMap::new(), counts })))
+        let blocked = installation_faults().map(|fault| (fault, 0)).collect();
+        Self(Arc::new(Mutex::new(State { per_node, nodes: BTreeMap::new(), counts, blocked })))
     }
 
     pub(super) fn set_per_node(&self, per_node: bool) {
@@ -57,11 +64,13 @@ impl Nodes {
     pub(super) fn stands(&self, name: &str, phase: Option<Phase>) {
         let mut state = self.lock();
         let before = match phase {
-            None => state.nodes.remove(name).map(|node| node.phase),
+            None => state.nodes.remove(name),
             Some(phase) => state.put(name, phase),
         };
         if let Some(before) = before {
-            state.count(before, -1);
+            state.count(before.phase, -1);
+            let after = state.nodes.get(name).and_then(|node| node.blocked);
+            state.count_blocked(before.blocked, after);
         }
         if let Some(phase) = phase {
             state.count(phase, 1);
@@ -80,6 +89,14 @@ impl Nodes {
         }
     }
 
+    pub(super) fn blocked(&self, name: &str, fault: Option<&'static str>) {
+        let mut state = self.lock();
+        if let Some(node) = state.in_scope(name) {
+            let before = std::mem::replace(&mut node.blocked, fault);
+            state.count_blocked(before, fault);
+        }
+    }
+
     /// The map is whole at any time, even if somebody panicked while holding the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -92,26 +109,35 @@ impl Nodes {
         let nodes = state.nodes.iter().filter(|(_, node)| is_shown(node));
         Snapshot {
             counts: state.counts.clone(),
+            blocked: state.blocked.clone(),
             nodes: nodes.map(|(name, node)| (name.clone(), *node)).collect(),
         }
     }
 }
 
 impl State {
-    /// The phase it was in before.
-    fn put(&mut self, name: &str, phase: Phase) -> Option<Phase> {
-        let new = Node { phase, verified_after: None, failures: 0 };
+    /// The node as it was before.
+    fn put(&mut self, name: &str, phase: Phase) -> Option<Node> {
+        let new = Node { phase, verified_after: None, failures: 0, blocked: None };
         let Some(node) = self.nodes.get_mut(name) else {
             self.nodes.insert(name.into(), new);
             return None;
         };
-        let before = node.phase;
+        let before = *node;
         *node = if new.is_in_scope() { Node { phase, ..*node } } else { new };
         Some(before)
     }
 
     fn count(&mut self, phase: Phase, by: i64) {
         *self.counts.entry(phase).or_default() += by;
+    }
+
+    fn count_blocked(&mut self, before: Option<&'static str>, after: Option<&'static str>) {
+        for (fault, by) in [(before, -1), (after, 1)] {
+            if let Some(fault) = fault {
+                *self.blocked.entry(fault).or_default() += by;
+            }
+        }
     }
 
     /// News of a node that is gone or not ours must not bring its series back.
@@ -136,8 +162,9 @@ impl Node {
 
 impl Collector for Nodes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Snapshot { counts, nodes } = self.snapshot();
+        let Snapshot { counts, blocked, nodes } = self.snapshot();
         encode_counts(&mut encoder, &counts)?;
+        encode_blocked(&mut encoder, &blocked)?;
         encode_status(&mut encoder, &nodes)?;
         encode_durations(&mut encoder, &nodes)?;
         encode_failures(&mut encoder, &nodes)
@@ -149,6 +176,15 @@ fn encode_counts(encoder: &mut DescriptorEncoder<'_>, counts: &BTreeMap<Phase, i
     let mut metric = encoder.encode_descriptor("nodes", help, None, MetricType::Gauge)?;
     for (phase, count) in counts {
         metric.encode_family(&[("phase", Word(*phase))])?.encode_gauge(count)?;
+    }
+    Ok(())
+}
+
+fn encode_blocked(encoder: &mut DescriptorEncoder<'_>, blocked: &BTreeMap<&'static str, i64>) -> fmt::Result {
+    let help = "Nodes on which the checks cannot run now by a fault of the installation, by that fault.";
+    let mut metric = encoder.encode_descriptor("nodes_blocked", help, None, MetricType::Gauge)?;
+    for (fault, count) in blocked {
+        metric.encode_family(&[("reason", *fault)])?.encode_gauge(count)?;
     }
     Ok(())
 }

@@ -121,6 +121,9 @@ fn everything_that_can_be_known_before_is_there_with_a_zero() {
         "kube_node_ready_controller_reconcile_errors_total 0",
         "kube_node_ready_decisions_total 0",
         "kube_node_ready_events_dropped_total 0",
+        "kube_node_ready_nodes_deleted_total 0",
+        r#"kube_node_ready_nodes_blocked{reason="ImagePullFailed"} 0"#,
+        r#"kube_node_ready_nodes_blocked{reason="Forbidden"} 0"#,
         "kube_node_ready_leader 0",
         "kube_node_ready_controller_healthy 1",
     ] {
@@ -140,6 +143,7 @@ fn what_is_told_is_counted() {
     metrics.queue(8, 9);
     metrics.events_dropped(3);
     metrics.events_dropped(0);
+    metrics.deleted();
     metrics.decided(10, Duration::from_micros(50));
     metrics.decided(1, Duration::from_secs(5));
     metrics.reconcile_error();
@@ -162,6 +166,7 @@ fn what_is_told_is_counted() {
         r#"kube_node_ready_queue_orders{state="waiting"} 8"#,
         r#"kube_node_ready_queue_orders{state="in-flight"} 9"#,
         "kube_node_ready_events_dropped_total 3",
+        "kube_node_ready_nodes_deleted_total 1",
         "kube_node_ready_decisions_total 11",
         r#"kube_node_ready_decision_duration_seconds_bucket{le="0.00003"} 0"#,
         r#"kube_node_ready_decision_duration_seconds_bucket{le="0.0001"} 1"#,
@@ -174,6 +179,30 @@ fn what_is_told_is_counted() {
     ] {
         assert!(shown.contains(&line.to_owned()), "{line} in {shown:#?}");
     }
+}
+
+#[test]
+fn a_node_is_blocked_by_one_fault_and_only_while_it_is_there_and_managed() {
+    let metrics = Metrics::new(false);
+    let blocked = || -> Vec<String> {
+        of(&metrics, "nodes_blocked{").into_iter().filter(|line| !line.ends_with(" 0")).collect()
+    };
+    let line =
+        |reason: &str, count: u32| format!(r#"kube_node_ready_nodes_blocked{{reason="{reason}"}} {count}"#);
+    for name in ["n1", "n2", "n3"] {
+        metrics.node(name, Some(Phase::Pending));
+        metrics.blocked(name, Some("ImagePullFailed"));
+    }
+    metrics.blocked("n1", Some("WorkerRefused"));
+    metrics.node("n1", Some(Phase::Unverified));
+    assert_eq!(blocked(), [line("ImagePullFailed", 2), line("WorkerRefused", 1)]);
+    metrics.node("n2", Some(Phase::OutOfScope));
+    metrics.node("n3", None);
+    metrics.blocked("n2", Some("ImagePullFailed"));
+    metrics.blocked("n3", Some("ImagePullFailed"));
+    assert_eq!(blocked(), [line("WorkerRefused", 1)]);
+    metrics.blocked("n1", None);
+    assert!(blocked().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

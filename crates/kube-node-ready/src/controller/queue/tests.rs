@@ -1,7 +1,7 @@
 use knr_core::view::ConditionStatus;
 use tokio::time::advance;
 
-use super::super::testing::{condition, event, node, open, order, start, verified};
+use super::super::testing::{condition, deletion_event, event, node, open, order, start, verified};
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -102,4 +102,19 @@ async fn old_events_are_dropped() {
     advance(SECOND).await;
     assert_eq!((queue.drop_old_events(), queue.len()), (1, 1));
     assert_eq!((queue.drop_events(), queue.len()), (1, 0));
+}
+
+/// Nothing else on the cluster shows for long that a node was deleted, and why.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_reports_a_deletion_is_not_dropped_however_long_it_waits() {
+    let mut queue = Queue::default();
+    queue.tell(deletion_event("a"));
+    queue.tell(event("b"));
+    advance(31 * SECOND).await;
+    assert_eq!((queue.drop_old_events(), queue.len()), (1, 1));
+    assert_eq!(queue.oldest(Lane::Deletion), Some(Instant::now() - 31 * SECOND));
+    assert_eq!(queue.next(Lane::Deletion).map(|next| next.order.action), Some(deletion_event("a")));
+    assert_eq!(queue.len(), 0);
+    queue.tell(deletion_event("a"));
+    assert_eq!((queue.drop_events(), queue.len()), (1, 0), "without the right to write nothing is sent");
 }

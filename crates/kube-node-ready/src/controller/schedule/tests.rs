@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use tokio::time::advance;
 
-use super::super::testing::{event, node, open, order, removal, start, verified};
+use super::super::testing::{deletion_event, event, node, open, order, removal, start, verified};
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ impl Orders {
 
     fn give(&mut self, action: Action) {
         match Lane::of(&action) {
-            Lane::Event => self.schedule.tell(action),
+            Lane::Deletion | Lane::Event => self.schedule.tell(action),
             Lane::Gate | Lane::Step | Lane::Condition | Lane::Removal => {
                 self.next_ticket += 1;
                 self.schedule.take(order(self.next_ticket, action), None);
@@ -58,6 +58,14 @@ async fn gates_go_first_and_nothing_else_while_they_do() {
     assert_eq!(orders.count(), [MAIN, 0, 0, 0, 0]);
     orders.schedule.answered(&open("gate-0"));
     assert_eq!(orders.count(), [1, 0, 0, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_reports_a_deletion_does_not_wait_for_gates() {
+    let mut orders = Orders::new();
+    orders.flood();
+    orders.give(deletion_event("a"));
+    assert_eq!(orders.send().first(), Some(&deletion_event("a")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +197,7 @@ impl Rush {
             }
             Lane::Removal => self.removed += 1,
             Lane::Event => self.events += 1,
-            Lane::Step => unreachable!("there are none"),
+            Lane::Deletion | Lane::Step => unreachable!("there are none"),
         }
     }
 }

@@ -1,0 +1,41 @@
+use knr_core::config::Config;
+use knr_core::explain::Door;
+use knr_core::ids::Version;
+use knr_web::{Exposition, Health};
+
+use super::super::testing::{deletion, node, order};
+use super::*;
+
+fn witness() -> (Witness, Arc<Metrics>) {
+    let metrics = Arc::new(Metrics::new(false));
+    (Witness::new(Arc::clone(&metrics)), metrics)
+}
+
+fn shows(metrics: &Metrics, line: &str) -> bool {
+    metrics.text(&Health::new()).unwrap().lines().any(|shown| shown == format!("kube_node_ready_{line}"))
+}
+
+#[tokio::test]
+async fn a_deletion_is_counted_once_it_is_done() {
+    let (mut witness, metrics) = witness();
+    let label = Config::default().node_management.verified_label;
+    for (outcome, count) in [(Outcome::Conflict, 0), (Outcome::Unknown, 0), (Outcome::Done(Vec::new()), 1)] {
+        let answer = Answer { order: order(1, deletion("n1", Version(1))), outcome, took: Duration::ZERO };
+        witness.answer(&answer, &label);
+        assert!(shows(&metrics, &format!("nodes_deleted_total {count}")), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_worker_cannot_run_is_counted_from_when_it_is_known() {
+    let (mut witness, metrics) = witness();
+    let name = node("n1").name;
+    let mut stands = |phase, reason: &'static str| {
+        let explanation = Explanation::new(phase, Door::Closed, "why").because(reason);
+        witness.news(&Plan { news: vec![(name.clone(), Some(explanation))], ..Plan::default() });
+    };
+    stands(Phase::Pending, "ImagePullFailed");
+    assert!(shows(&metrics, r#"nodes_blocked{reason="ImagePullFailed"} 1"#));
+    stands(Phase::InProgress, "Verifying");
+    assert!(shows(&metrics, r#"nodes_blocked{reason="ImagePullFailed"} 0"#));
+}
