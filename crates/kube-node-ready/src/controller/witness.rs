@@ -72,7 +72,7 @@ impl Witness {
             self.nodes.remove(node);
             return;
         };
-        self.metrics.blocked(node.as_str(), now.and_then(|now| installation_fault(&now.reason)));
+        self.metrics.blocked(node.as_str(), now.and_then(|now| installation_fault(&now.word())));
         let waits = matches!(phase, Phase::Unverified | Phase::Pending | Phase::InProgress | Phase::Failed);
         let seen = self.nodes.entry(node.clone()).or_insert(Seen { phase, waiting: None, worker: None });
         seen.phase = phase;

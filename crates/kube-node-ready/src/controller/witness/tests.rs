@@ -1,5 +1,6 @@
 use knr_core::config::Config;
-use knr_core::explain::Door;
+use knr_core::explain::{Access, Attempt, Wait, WorkerStage};
+use knr_core::fault::WorkerFailure;
 use knr_core::ids::Version;
 use knr_web::{Exposition, Health};
 
@@ -30,12 +31,13 @@ async fn a_deletion_is_counted_once_it_is_done() {
 async fn a_node_whose_worker_cannot_run_is_counted_from_when_it_is_known() {
     let (mut witness, metrics) = witness();
     let name = node("n1").name;
-    let mut stands = |phase, reason: &'static str| {
-        let explanation = Explanation::new(phase, Door::Closed, "why").because(reason);
+    let mut stands = |phase, stage| {
+        let wait = Wait::Worker { attempt: Attempt { number: 1, of: 5 }, stage };
+        let explanation = Explanation::new(phase, Access::Closed, wait);
         witness.news(&Plan { news: vec![(name.clone(), Some(explanation))], ..Plan::default() });
     };
-    stands(Phase::Pending, "ImagePullFailed");
+    stands(Phase::Pending, WorkerStage::Pending { waiting: None, failure: WorkerFailure::ImagePull });
     assert!(shows(&metrics, r#"nodes_blocked{reason="ImagePullFailed"} 1"#));
-    stands(Phase::InProgress, "Verifying");
+    stands(Phase::InProgress, WorkerStage::Running);
     assert!(shows(&metrics, r#"nodes_blocked{reason="ImagePullFailed"} 0"#));
 }
