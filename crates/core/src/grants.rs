@@ -116,3 +116,6 @@ impl Grants {
         self.reserving = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+use super::*;
+use crate::config::Config;
+use crate::ids::Version;
+use crate::view::LedgerView;
+use crate::world::Fact;
+
+fn noon() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+fn node(name: &str) -> NodeRef {
+    NodeRef { name: name.into(), uid: name.into() }
+}
+
+fn policy() -> Policy {
+    Policy::from(&Config::parse("limits: {deletion: {maxPerHour: 1}}").unwrap())
+}
+
+/// A world in which these nodes were deleted lately.
+fn world(deleted: &[&str]) -> World {
+    let entries = deleted.iter().map(|name| LedgerEntry { node: node(name), at: noon() }).collect();
+    let mut world = World::default();
+    world.learn(Fact::Ledger(LedgerView { version: Version(1), entries }), noon());
+    world
+}
+
+fn deletion(grants: &Grants, world: &World, name: &str) -> Result<Option<Action>, NotDeleted> {
+    match grants.deletion(&node(name), &policy(), world, noon()) {
+        Deletion::Denied(why) => Err(why),
+        Deletion::Reserved => Ok(None),
+        Deletion::Free(reserve) => Ok(Some(reserve)),
+    }
+}
+
+#[test]
+fn a_deletion_waits_until_the_ledger_is_read_and_then_keeps_within_the_budget() {
+    let grants = Grants::default();
+    assert_eq!(deletion(&grants, &World::default(), "a"), Err(NotDeleted::LedgerUnread));
+    assert!(matches!(deletion(&grants, &world(&[]), "a"), Ok(Some(Action::ReserveDeletion { .. }))));
+    assert_eq!(deletion(&grants, &world(&["a"]), "a"), Ok(None));
+    assert_eq!(deletion(&grants, &world(&["a"]), "b"), Err(NotDeleted::Budget { used: 1, allowed: 1 }));
+}
+
+#[test]
+fn deletions_are_reserved_one_at_a_time() {
+    let (mut grants, world) = (Grants::default(), world(&[]));
+    let reserve = deletion(&grants, &world, "a").unwrap().unwrap();
+    grants.ordered(&reserve);
+    assert_eq!(deletion(&grants, &world, "b"), Err(NotDeleted::Reserving));
+    assert!(deletion(&grants, &world, "a").is_ok(), "it does not wait for itself");
+    grants.settled(&"b".into(), false);
+    assert_eq!(deletion(&grants, &world, "b"), Err(NotDeleted::Reserving), "the answer was for another node");
+    grants.settled(&"a".into(), false);
+    assert!(deletion(&grants, &world, "b").is_ok());
+    grants.ordered(&reserve);
+    grants.clear();
+    assert!(deletion(&grants, &world, "b").is_ok());
+}
+
+#[test]
+fn no_more_final_attempts_are_under_way_than_nodes_may_still_be_deleted() {
+    let mut grants = Grants::default();
+    let denied = |grants: &Grants, name: &str, deleted: &[&str]| {
+        grants.final_attempt(&name.into(), &policy(), &world(deleted), noon())
+    };
+    let used_up = Some(NotDeleted::Budget { used: 1, allowed: 1 });
+    assert_eq!(denied(&grants, "a", &[]), None);
+    assert_eq!(denied(&grants, "a", &["x"]), used_up);
+    grants.note_final_attempt(&"a".into(), true);
+    assert_eq!(denied(&grants, "a", &[]), None, "it has its own");
+    assert_eq!(denied(&grants, "b", &[]), used_up);
+    grants.note_final_attempt(&"a".into(), false);
+    assert_eq!(denied(&grants, "b", &[]), None);
+}
