@@ -8,6 +8,7 @@
 //! |---|---|
 //! | the life of a node | [`decide`] |
 //! | limits over all nodes, orders under way, timers | [`engine`] |
+//! | what is watched | [`feed`] |
 //! | what we keep on a node | [`state`] |
 //! | what a worker says and what that means | [`report`], [`verdict`] |
 //! | whose fault a failure is | [`fault`] |
@@ -22,6 +23,7 @@ pub mod decide;
 pub mod engine;
 pub mod explain;
 pub mod fault;
+pub mod feed;
 mod fleet;
 pub mod ids;
 pub mod names;
