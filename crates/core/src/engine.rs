@@ -22,11 +22,12 @@ use crate::action::Action;
 use crate::config::Config;
 use crate::decide::{Context, Decision, Mode, Want, decide_node, survey};
 use crate::explain::{Explanation, Note};
+use crate::feed::{Feed, Kind};
 use crate::grants::Grants;
 use crate::ids::{NodeName, NodeRef};
 use crate::policy::{Policies, Policy};
 use crate::schedule::Schedule;
-use crate::world::{Fact, NodeEntry, World};
+use crate::world::{Extent, Fact, NodeEntry, World};
 use task::{NodeTask, Underway};
 
 /// An order may wait this long for its turn. Whoever carries orders out takes back older ones, see [`Engine::withdraw`].
@@ -51,6 +52,9 @@ pub enum Question {
     /// Everything, to heal whatever a watch may have lost. Answered by lists of those kinds of objects of which that can be
     /// feared, or not at all.
     Everything,
+    /// Everything, because nothing that is known counts any more. Answered by lists of all that is watched, and by
+    /// [`Fact::Ledger`] where nodes may be deleted.
+    StartOver,
     /// A node and its worker, after a write of which we do not know what it did. Answered by [`Fact::Reread`],
     /// and by [`Fact::Ledger`] where nodes may be deleted.
     Node(NodeRef),
@@ -90,14 +94,6 @@ pub enum Outcome {
     Unknown,
 }
 
-/// What has to be known before anything is decided: nothing is decided on half a picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Topic {
-    Nodes,
-    Workers,
-    InitPods,
-}
-
 /// What holds for the process as a whole, whatever node is decided about.
 #[derive(Debug, Clone, PartialEq)]
 struct Settings {
@@ -131,7 +127,12 @@ pub struct Engine {
     changed: BTreeSet<NodeName>,
     /// What nodes do that get no slot for their worker in this turn.
     meanwhile: Vec<(NodeName, Action)>,
-    known: BTreeSet<Topic>,
+    /// What is watched.
+    feeds: BTreeSet<Feed>,
+    /// What of it has been listed.
+    known: BTreeSet<Feed>,
+    /// All of it has to be listed again.
+    starts_over: bool,
     leading: bool,
     next_ticket: u64,
     next_sweep: Option<Timestamp>,
@@ -152,10 +153,12 @@ impl Engine {
     }
 
     fn in_mode(mode: Mode, config: &Config) -> Self {
+        let policies = Policies::from(config);
         Self {
             mode,
             settings: Settings::from(config),
-            policies: Arc::new(Policies::from(config)),
+            feeds: Feed::all(&policies),
+            policies: Arc::new(policies),
             world: World::default(),
             grants: Grants::default(),
             tasks: BTreeMap::new(),
@@ -163,6 +166,7 @@ impl Engine {
             changed: BTreeSet::new(),
             meanwhile: Vec::new(),
             known: BTreeSet::new(),
+            starts_over: false,
             leading: false,
             next_ticket: 0,
             next_sweep: None,
@@ -187,12 +191,13 @@ impl Engine {
         self.tasks.iter().filter_map(|(name, task)| Some((name, task.explanation.as_ref()?)))
     }
 
-    /// Takes up another configuration. With other gates, init pods have to be listed again.
+    /// Takes up another configuration. What is no longer watched is forgotten, and what is watched from now on has to be
+    /// listed before anything else is decided.
     pub fn configure(&mut self, config: &Config) {
         let policies = Policies::from(config);
-        if !self.policies.iter().map(|policy| &policy.gates).eq(policies.iter().map(|policy| &policy.gates)) {
-            self.known.remove(&Topic::InitPods);
-        }
+        self.feeds = Feed::all(&policies);
+        self.known.retain(|feed| self.feeds.contains(feed));
+        self.world.keep_only(&self.feeds);
         let required = |policies: &Policies| -> Vec<_> {
             policies.iter().map(|policy| (policy.name.clone(), policy.requires.clone())).collect()
         };
@@ -202,11 +207,11 @@ impl Engine {
         }
         self.policies = Arc::new(policies);
         self.settings = Settings::from(config);
-        let names: Vec<NodeName> = self.world.entries().map(|(name, _)| name.clone()).collect();
-        for name in names {
+        self.changed.extend(self.world.take_touched());
+        self.consider_all();
+        for name in self.changed.clone() {
             self.note(&name, self.now);
         }
-        self.consider_all();
     }
 
     /// Begins to give orders.
@@ -230,26 +235,19 @@ impl Engine {
     /// Learns a fact.
     pub fn learn(&mut self, fact: Fact, now: Timestamp) {
         let now = self.not_back(now);
-        match &fact {
-            Fact::Nodes(..) => self.comes_to_know(Topic::Nodes),
-            Fact::Workers(..) => self.comes_to_know(Topic::Workers),
-            Fact::InitPods(..) => self.comes_to_know(Topic::InitPods),
-            Fact::Reread(reread) => {
-                if let Some(task) = self.tasks.get_mut(&reread.node.name) {
-                    task.see_clear();
-                }
+        let fact = match fact {
+            Fact::Reread(reread) if self.mode == Mode::Controller && self.world.is_restored(&reread) => {
+                Fact::Restored(Feed::of(Kind::Nodes))
             }
-            Fact::Pools(_)
-            | Fact::Ledger(_)
-            | Fact::Node(..)
-            | Fact::NodeGone(..)
-            | Fact::Worker(..)
-            | Fact::WorkerGone(..)
-            | Fact::InitPod(_)
-            | Fact::InitPodGone(..)
-            | Fact::Occupancy(..)
-            | Fact::Unsound(_)
-            | Fact::Sound(_) => {}
+            fact => fact,
+        };
+        if !self.takes_in(&fact) {
+            return;
+        }
+        if let Fact::Reread(reread) = &fact
+            && let Some(task) = self.tasks.get_mut(&reread.node.name)
+        {
+            task.see_clear();
         }
         self.world.learn(fact, now);
         for name in self.world.take_touched() {
@@ -301,6 +299,9 @@ impl Engine {
     pub fn decide(&mut self, now: Timestamp) -> Plan {
         let now = self.not_back(now);
         let mut plan = Plan::default();
+        if std::mem::take(&mut self.starts_over) {
+            plan.questions.push(Question::StartOver);
+        }
         if !self.knows_enough() {
             return plan;
         }
@@ -327,14 +328,43 @@ impl Engine {
         if wants_reference {
             self.start_reference(now, &mut plan);
         }
+        for question in &plan.questions {
+            if let Question::Node(node) = question {
+                self.world.asks_for(node);
+            }
+        }
         let first_timer = self.timers.first().map(|(at, _)| *at);
         let next_sweep = self.next_sweep.filter(|_| self.leading);
         plan.wake = first_timer.into_iter().chain(next_sweep).chain(self.grants.slots.wake()).min();
         plan
     }
 
-    fn comes_to_know(&mut self, topic: Topic) {
-        self.known.insert(topic);
+    /// Keeps track of what is known. Says whether a fact counts: nothing is decided on half a picture, so a feed that is
+    /// not known begins with a list.
+    fn takes_in(&mut self, fact: &Fact) -> bool {
+        let Some((feed, extent)) = fact.feed() else { return true };
+        let is_known = self.known.contains(&feed);
+        match extent {
+            Extent::One => is_known,
+            Extent::All => {
+                let is_watched = self.feeds.contains(&feed);
+                if is_watched && !is_known {
+                    self.known.insert(feed);
+                }
+                is_watched
+            }
+            // The first feed that finds out starts everything over, because what the others know is from before that. The
+            // others then begin with a list, too.
+            Extent::Nothing if is_known => {
+                self.known.clear();
+                self.starts_over = true;
+                self.grants.fleet.start_over(self.now);
+                self.tasks.values_mut().for_each(NodeTask::lose_track);
+                self.grants.clear();
+                true
+            }
+            Extent::Nothing => false,
+        }
     }
 
     /// Time never goes back: spans are measured by it.
@@ -346,11 +376,7 @@ impl Engine {
     /// Whether all is known that decisions rest on. Until then none is made.
     #[must_use]
     pub fn knows_enough(&self) -> bool {
-        let mut needed = vec![Topic::Nodes, Topic::Workers];
-        if self.policies.wait_for_pods() {
-            needed.push(Topic::InitPods);
-        }
-        needed.iter().all(|topic| self.known.contains(topic))
+        self.feeds.iter().filter(|feed| feed.kind().is_essential()).all(|feed| self.known.contains(feed))
     }
 
     fn consider_all(&mut self) {

@@ -10,6 +10,7 @@
 //! | what is required of a node | [`policy`] |
 //! | limits over all nodes | [`grants`] |
 //! | orders under way, timers | [`engine`] |
+//! | what is watched | [`feed`] |
 //! | what we keep on a node | [`state`] |
 //! | what a worker says and what that means | [`report`], [`verdict`] |
 //! | whose fault a failure is | [`fault`] |
@@ -24,6 +25,7 @@ pub mod decide;
 pub mod engine;
 pub mod explain;
 pub mod fault;
+pub mod feed;
 pub mod grants;
 pub mod ids;
 pub mod names;

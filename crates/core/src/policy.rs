@@ -115,12 +115,6 @@ impl Policies {
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {
         std::iter::once(&self.default)
     }
-
-    /// Whether any gate waits for pods.
-    #[must_use]
-    pub fn wait_for_pods(&self) -> bool {
-        self.iter().any(|policy| policy.pod_requirements().next().is_some())
-    }
 }
 
 impl From<&Config> for Policies {

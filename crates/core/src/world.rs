@@ -3,6 +3,7 @@
 //! Facts may come late, twice or out of order between kinds of objects. Versions settle it: an older fact about an
 //! object never replaces a newer one, and an object that is gone does not come back by an old fact.
 
+mod fact;
 mod init_pods;
 mod nodes;
 mod workers;
@@ -12,9 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::action::worker_name;
-use crate::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
+use crate::feed::{Feed, Kind};
+use crate::ids::{NodeName, NodeRef, Uid, Version};
 use crate::state::NodeState;
-use crate::view::{InitPodView, LedgerEntry, LedgerView, NodeView, Occupancy, PoolView, Stamp, WorkerView};
+use crate::view::{LedgerEntry, LedgerView, NodeView, Occupancy, PoolView, Stamp, WorkerView};
+
+pub(crate) use fact::Extent;
+pub use fact::{Fact, Reread, Source};
+pub use init_pods::SeenInitPod;
 
 /// The budget for deletions is for this long.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -24,71 +30,12 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// A busy node is asked about again after this long at the latest.
 const LONGEST_OCCUPANCY: SignedDuration = SignedDuration::from_mins(10);
 
-/// One thing we learn about the cluster.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fact {
-    /// A node as it is.
-    Node(NodeView, Source),
-    /// A node is gone.
-    NodeGone(NodeRef, Version),
-    /// All nodes there are.
-    Nodes(Vec<NodeView>, Version),
-    /// A worker as it is.
-    Worker(WorkerView, Source),
-    /// A worker is gone. The name is that of its node.
-    WorkerGone(WorkerRef, NodeName, Version, Source),
-    /// All workers there are.
-    Workers(Vec<WorkerView>, Version),
-    /// A possible init pod as it is. All of them come from one watch, in the order of their versions.
-    InitPod(InitPodView),
-    /// An init pod is gone. The name is that of its node.
-    InitPodGone(Uid, NodeName, Version),
-    /// All possible init pods there are.
-    InitPods(Vec<InitPodView>, Version),
-    /// All Karpenter `NodePool`s there are.
-    Pools(Vec<PoolView>),
-    /// The ledger of deletions.
-    Ledger(LedgerView),
-    /// What runs on a node.
-    Occupancy(NodeRef, Occupancy),
-    /// A node and its worker, read from the API server itself.
-    Reread(Box<Reread>),
-    /// On a verified node the checks failed so often in a row that it has to prove itself again.
-    Unsound(NodeRef),
-    /// They passed again before that came to anything.
-    Sound(NodeRef),
-}
-
-/// Where a fact comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// A watch: everything older has been told before.
-    Watch,
-    /// The answer to a write of ours, which may be ahead of the watch.
-    Answer,
-}
-
 /// How a node comes to our eyes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sight {
     Told,
     Listed,
     Read,
-}
-
-/// A node and its worker, read from the API server itself, each with the version of the list it was read from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Reread {
-    /// The node that was asked for.
-    pub node: NodeRef,
-    /// The node of that name, if there is one.
-    pub view: Option<NodeView>,
-    /// When that was.
-    pub node_version: Version,
-    /// The worker for the node that was asked for, if there is one.
-    pub worker: Option<WorkerView>,
-    /// When that was.
-    pub worker_version: Version,
 }
 
 /// All we know of one node.
@@ -115,6 +62,8 @@ pub struct NodeEntry {
     pub met: Version,
     /// When the node was last read from the API server itself.
     pub reread: Option<Timestamp>,
+    /// The versions of nodes and of workers that were known when the node was asked to be read, until it is.
+    asked_at: Option<(Version, Version)>,
     /// A worker that vanished. Whether its result was recorded before, the state tells.
     pub vanished: Option<Stamp>,
     /// Since when what init pods show may be from before a restart of the node. That is so when a restart is seen,
@@ -170,7 +119,7 @@ impl NodeEntry {
 
     fn see_restart(&mut self, now: Timestamp) {
         self.restart_seen = Some(now);
-        self.init_pods.values_mut().for_each(|pod| pod.outlived.clone_from(&pod.view.annotations));
+        self.init_pods.values_mut().for_each(SeenInitPod::outlive);
     }
 }
 
@@ -208,20 +157,6 @@ pub struct SeenWorker {
     pub asked_for: Option<Timestamp>,
 }
 
-/// An init pod and whether what it shows is beyond doubt.
-#[derive(Debug)]
-pub struct SeenInitPod {
-    /// The pod.
-    pub view: InitPodView,
-    /// Its containers were started again since there was doubt.
-    pub restarted: bool,
-    /// The annotations which it carried when the node was restarted: no kubelet removes them, so they say nothing
-    /// about the time after it.
-    pub outlived: BTreeMap<String, String>,
-    /// The annotations which it carried when we came upon it: they may have outlived a restart that we did not see.
-    pub found: BTreeMap<String, String>,
-}
-
 /// How many workers there are. One that is being deleted counts in its stage, but takes up no place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -251,19 +186,25 @@ pub struct World {
     facts: u64,
 }
 
-/// The latest version that the watch of each kind of object has come to. An object that we do not know and that is
-/// not newer than this has been deleted since.
+/// The latest version that each feed has come to. An object that we do not know and that is not newer than this has been
+/// deleted since.
 #[derive(Debug, Default)]
-struct Latest {
-    nodes: Version,
-    workers: Version,
-    init_pods: Version,
-}
+struct Latest(BTreeMap<Feed, Version>);
 
 impl Latest {
+    fn of(&self, feed: &Feed) -> Version {
+        self.0.get(feed).copied().unwrap_or_default()
+    }
+
+    fn advance(&mut self, feed: &Feed, version: Version) {
+        let latest = self.0.entry(feed.clone()).or_default();
+        *latest = version.max(*latest);
+    }
+
     /// What an unknown object in a list must be newer than. A list that is older than the watch may show objects
     /// that are gone; one that is not older shows everything that the watch may have lost.
-    fn floor(latest: Version, list: Version) -> Version {
+    fn floor(&self, feed: &Feed, list: Version) -> Version {
+        let latest = self.of(feed);
         if list < latest { latest } else { Version::default() }
     }
 }
@@ -271,6 +212,12 @@ impl Latest {
 /// Whether a fact of this version tells something new of an object that is known in that version, or not at all.
 fn is_news(known: Option<Version>, version: Version, latest: Version) -> bool {
     version > known.unwrap_or(latest)
+}
+
+/// Whether a list shows something new of an object. A list shows every object in its latest version, so one that is known
+/// in another version up to that of the list is not in the store any more: it was restored from a backup.
+fn is_news_in_list(known: Option<Version>, version: Version, list: Version, floor: Version) -> bool {
+    is_news(known, version, floor) || known.is_some_and(|known| version < known && known <= list)
 }
 
 impl World {
@@ -348,9 +295,9 @@ impl World {
             Fact::Worker(view, source) => self.worker(view, source, now),
             Fact::WorkerGone(id, node, version, source) => self.worker_gone(&id, &node, version, source),
             Fact::Workers(views, version) => self.workers(views, version, now),
-            Fact::InitPod(view) => self.init_pod(view, now),
-            Fact::InitPodGone(uid, host, version) => self.init_pod_gone(&uid, &host, version),
-            Fact::InitPods(views, version) => self.init_pods(views, version, now),
+            Fact::InitPod(view, feed) => self.init_pod(view, &feed, now),
+            Fact::InitPodGone(uid, host, version, feed) => self.init_pod_gone(&uid, &host, version, &feed),
+            Fact::InitPods(views, version, feed) => self.init_pods(views, version, &feed, now),
             Fact::Pools(pools) => self.listed_pools(pools),
             Fact::Ledger(ledger) => {
                 if self.ledger.as_ref().is_none_or(|known| ledger.version >= known.version) {
@@ -365,6 +312,23 @@ impl World {
             Fact::Reread(reread) => self.reread(*reread, now),
             Fact::Unsound(node) => self.found(&node, true),
             Fact::Sound(node) => self.found(&node, false),
+            Fact::Restored(_) => self.start_over(),
+        }
+    }
+
+    /// Forgets everything: what is known can neither be compared nor be mixed with what comes.
+    fn start_over(&mut self) {
+        let Self { entries, mut touched, facts, .. } = std::mem::take(self);
+        touched.extend(entries.into_keys());
+        (self.touched, self.facts) = (touched, facts);
+    }
+
+    /// Forgets what is shown by none of these feeds.
+    pub(crate) fn keep_only(&mut self, feeds: &BTreeSet<Feed>) {
+        let ended: Vec<Feed> = self.latest.0.keys().filter(|feed| !feeds.contains(feed)).cloned().collect();
+        for feed in ended {
+            self.latest.0.remove(&feed);
+            self.leave_init_pods(&feed);
         }
     }
 
@@ -402,21 +366,40 @@ impl World {
         }
     }
 
+    /// A node is about to be read from the API server itself.
+    pub(crate) fn asks_for(&mut self, node: &NodeRef) {
+        let latest = (self.latest.of(&Feed::of(Kind::Nodes)), self.latest.of(&Feed::of(Kind::Workers)));
+        if let Some(entry) = self.entries.get_mut(&node.name) {
+            // It may be asked again before the first answer comes.
+            entry.asked_at.get_or_insert(latest);
+        }
+    }
+
+    /// Whether a node was read in versions below those that were known when it was asked for: then the store was restored
+    /// from a backup.
+    pub(crate) fn is_restored(&self, reread: &Reread) -> bool {
+        let asked_at = self.entries.get(&reread.node.name).and_then(|entry| entry.asked_at);
+        asked_at
+            .is_some_and(|(nodes, workers)| reread.node_version < nodes || reread.worker_version < workers)
+    }
+
     fn reread(&mut self, reread: Reread, now: Timestamp) {
         let Reread { node, view, node_version, worker, worker_version } = reread;
         self.touched.insert(node.name.clone());
         let known = self.node_version(&node.name);
-        let floor = Latest::floor(self.latest.nodes, node_version);
+        let floor = self.latest.floor(&Feed::of(Kind::Nodes), node_version);
         match view {
-            Some(view) if is_news(known, view.version, floor) => self.set_node(view, Sight::Read, now),
+            Some(view) if is_news_in_list(known, view.version, node_version, floor) => {
+                self.set_node(view, Sight::Read, now);
+            }
             None if known.is_some_and(|known| known <= node_version) => self.forget_node(&node.name),
             Some(_) | None => {}
         }
         let name = worker_name(&node.uid);
         let known = self.worker_version(&node.name, &name);
-        let floor = Latest::floor(self.latest.workers, worker_version);
+        let floor = self.latest.floor(&Feed::of(Kind::Workers), worker_version);
         match worker {
-            Some(worker) if is_news(known, worker.version, floor) => {
+            Some(worker) if is_news_in_list(known, worker.version, worker_version, floor) => {
                 self.set_worker(worker, now);
             }
             None if known.is_some_and(|known| known <= worker_version) => {
@@ -426,6 +409,7 @@ impl World {
         }
         if let Some(entry) = self.entries.get_mut(&node.name) {
             entry.reread = Some(now);
+            entry.asked_at = None;
         }
     }
 }

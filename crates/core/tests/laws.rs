@@ -15,7 +15,7 @@ use knr_core::ids::{NodeName, Version};
 use knr_core::names;
 use knr_core::view::{Occupancy, Stage, WorkerView};
 use knr_core::world::{Fact, Source};
-use support::cluster::{Cluster, view};
+use support::cluster::{Cluster, pod_changes, view};
 use support::random::{self, Random, noon};
 
 const WORLDS: u64 = 500;
@@ -67,13 +67,13 @@ fn the_same_facts_give_the_same_plan() {
         let mut random = Random::new(seed);
         let config = random::any_config(&mut random);
         let cluster = random::cluster(&mut random);
-        let plan = || engine(&config, cluster.lists()).decide(noon());
+        let plan = || engine(&config, cluster.lists(&config)).decide(noon());
         assert_eq!(plan(), plan(), "seed {seed}");
     }
 }
 
 /// Every object there is as single events: nodes, workers and pods, each kind in the order of its versions.
-fn events(cluster: &Cluster) -> [Vec<Fact>; 3] {
+fn events(config: &Config, cluster: &Cluster) -> [Vec<Fact>; 3] {
     let mut nodes: Vec<_> = cluster.nodes.values().map(view).collect();
     nodes.sort_by_key(|node| node.version);
     let mut workers: Vec<_> = cluster.workers.values().cloned().collect();
@@ -83,13 +83,13 @@ fn events(cluster: &Cluster) -> [Vec<Fact>; 3] {
     [
         nodes.into_iter().map(|node| Fact::Node(node, Source::Watch)).collect(),
         workers.into_iter().map(|worker| Fact::Worker(worker, Source::Watch)).collect(),
-        pods.into_iter().map(Fact::InitPod).collect(),
+        pods.iter().flat_map(|pod| pod_changes(config, None, Some(pod), pod.version)).collect(),
     ]
 }
 
 /// The watches of different kinds run side by side, and may tell a thing twice.
-fn interleaved(random: &mut Random, cluster: &Cluster) -> Vec<Fact> {
-    let mut kinds = events(cluster).map(std::collections::VecDeque::from);
+fn interleaved(random: &mut Random, config: &Config, cluster: &Cluster) -> Vec<Fact> {
+    let mut kinds = events(config, cluster).map(std::collections::VecDeque::from);
     let mut told: Vec<Fact> = Vec::new();
     while kinds.iter().any(|kind| !kind.is_empty()) {
         let kind = random.below(3);
@@ -109,11 +109,11 @@ fn it_does_not_matter_by_which_way_facts_come() {
         // Except that what was all there before us is no proof for deleting a node.
         config.node_management.delete_failed_nodes = false;
         let cluster = random::cluster(&mut random);
-        let mut by_lists = engine(&config, cluster.lists());
+        let mut by_lists = engine(&config, cluster.lists(&config));
         let mut nothing = Cluster::default();
         nothing.pools.clone_from(&cluster.pools);
-        let mut by_events = engine(&config, nothing.lists());
-        for fact in interleaved(&mut random, &cluster) {
+        let mut by_events = engine(&config, nothing.lists(&config));
+        for fact in interleaved(&mut random, &config, &cluster) {
             by_events.learn(fact, noon());
         }
         let plans = (by_lists.decide(later()), by_events.decide(later()));
@@ -123,30 +123,34 @@ fn it_does_not_matter_by_which_way_facts_come() {
     }
 }
 
-/// Changes something in the cluster. Says what a watch tells of it, and what it told of the same object before.
-fn happen(random: &mut Random, cluster: &mut Cluster) -> (Fact, Option<Fact>) {
+/// Changes something in the cluster. Says what the watches tell of it, and what one told of the same object before.
+fn happen(random: &mut Random, config: &Config, cluster: &mut Cluster) -> (Vec<Fact>, Option<Fact>) {
     let name = format!("n{}", random.below(7));
     let before = cluster.node(&name);
     let old_node = before.clone().map(|node| Fact::Node(node, Source::Watch));
     match random.below(10) {
-        0 if before.is_some() => (cluster.node_gone(&name).unwrap(), old_node),
+        0 if before.is_some() => (cluster.node_gone(&name).into_iter().collect(), old_node),
         1..5 => {
             if let Some(worker) = cluster.workers.values().nth(random.below(7)).cloned() {
                 let mut changed = worker.clone();
                 changed.stage = random::stage(random);
                 let old = Some(Fact::Worker(worker, Source::Watch));
-                return (Fact::Worker(cluster.put_worker(changed), Source::Watch), old);
+                return (vec![Fact::Worker(cluster.put_worker(changed), Source::Watch)], old);
             }
-            (cluster.pool_list(), None)
+            (vec![cluster.pool_list()], None)
         }
-        5..7 => (Fact::InitPod(random::put_pod(random, cluster, &name)), None),
+        5..7 => {
+            let before = cluster.pods.clone();
+            let pod = random::put_pod(random, cluster, &name);
+            (pod_changes(config, before.get(&pod.uid), Some(&pod), pod.version), None)
+        }
         _ => {
             let mut document = random::node(random, &name);
             // Whether a pod has started again since a restart is remembered, so a replica that starts now cannot know.
             if let Some(before) = before {
                 document["status"]["nodeInfo"]["bootID"] = serde_json::json!(before.boot);
             }
-            (Fact::Node(cluster.put_node(&name, document), Source::Watch), old_node)
+            (vec![Fact::Node(cluster.put_node(&name, document), Source::Watch)], old_node)
         }
     }
 }
@@ -159,16 +163,18 @@ fn deciding_step_by_step_comes_to_the_same_as_deciding_at_once() {
         // How many nodes fail is looked at when a node is decided about, not whenever it changes.
         config.limits.deletion.max_failing_percent = 100;
         let mut cluster = random::cluster(&mut random);
-        let mut running = engine(&config, cluster.lists());
+        let mut running = engine(&config, cluster.lists(&config));
         running.decide(noon());
         for _ in 0..random.below(12) {
-            running.learn(happen(&mut random, &mut cluster).0, noon());
+            for fact in happen(&mut random, &config, &mut cluster).0 {
+                running.learn(fact, noon());
+            }
             if random.chance(60) {
                 running.decide(noon());
             }
         }
         running.decide(later());
-        let mut fresh = engine(&config, cluster.lists());
+        let mut fresh = engine(&config, cluster.lists(&config));
         let plan = fresh.decide(later());
         assert_eq!(without_plans(&running), without_plans(&fresh), "seed {seed}");
         running.configure(&config);
@@ -182,12 +188,14 @@ fn old_facts_after_new_ones_change_nothing() {
         let mut random = Random::new(seed);
         let config = random::any_config(&mut random);
         let mut cluster = random::cluster(&mut random);
-        let mut running = engine(&config, cluster.lists());
+        let mut running = engine(&config, cluster.lists(&config));
         let mut old: Vec<Fact> = Vec::new();
         for _ in 0..random.below(12) {
-            let (fact, before) = happen(&mut random, &mut cluster);
+            let (facts, before) = happen(&mut random, &config, &mut cluster);
             old.extend(before);
-            running.learn(fact, noon());
+            for fact in facts {
+                running.learn(fact, noon());
+            }
         }
         running.decide(noon());
         let before = standings(&running, noon());
@@ -207,8 +215,8 @@ fn an_old_list_brings_back_nothing_that_is_gone() {
         let mut random = Random::new(seed);
         let config = random::any_config(&mut random);
         let mut cluster = random::cluster(&mut random);
-        let mut running = engine(&config, cluster.lists());
-        let old = cluster.lists();
+        let mut running = engine(&config, cluster.lists(&config));
+        let old = cluster.lists(&config);
         let Some(name) = cluster.nodes.keys().next().cloned() else { continue };
         let is_known = |engine: &Engine| {
             let entry = engine.world().entry(&name.as_str().into());
@@ -238,7 +246,7 @@ fn carry_out(random: &mut Random, engine: &mut Engine, cluster: &mut Cluster, pl
     }
     for question in plan.questions {
         let answer = match question {
-            Question::Everything => continue,
+            Question::Everything | Question::StartOver => continue,
             Question::Node(node) => cluster.reread(&node),
             Question::Occupancy(node) if random.chance(50) => Fact::Occupancy(node, Occupancy::Idle),
             Question::Occupancy(node) => Fact::Occupancy(node, Occupancy::Busy("shop/cart".to_owned())),
@@ -284,7 +292,7 @@ fn a_plan_that_is_carried_out_leaves_nothing_to_do_and_nobody_else_hurt() {
         let mut random = Random::new(seed);
         let config = random::any_config(&mut random);
         let mut cluster = random::cluster(&mut random);
-        let mut running = engine(&config, cluster.lists());
+        let mut running = engine(&config, cluster.lists(&config));
         let places = config.limits.max_concurrent_workers as usize;
         let (others, allowed) = (of_others(&cluster), places.max(live(&cluster)));
         let mut started = BTreeSet::new();
@@ -318,7 +326,7 @@ fn a_plan_that_is_carried_out_leaves_nothing_to_do_and_nobody_else_hurt() {
             left.iter().all(|(name, theirs)| others[name] == *theirs),
             "seed {seed}: {others:?} became {left:?}"
         );
-        let again = engine(&config, cluster.lists()).decide(noon());
+        let again = engine(&config, cluster.lists(&config)).decide(noon());
         assert_eq!(actions(&again), vec![], "seed {seed}: after a restart there is something to do");
     }
 }
@@ -329,8 +337,8 @@ fn a_replica_that_does_not_lead_gives_no_orders_and_says_what_the_leader_says() 
         let mut random = Random::new(seed);
         let config = random::any_config(&mut random);
         let mut cluster = random::cluster(&mut random);
-        let mut leader = engine(&config, cluster.lists());
-        let mut standby = engine(&config, cluster.lists());
+        let mut leader = engine(&config, cluster.lists(&config));
+        let mut standby = engine(&config, cluster.lists(&config));
         standby.stand_by();
         leader.decide(noon());
         for step in 0..5 {
@@ -340,7 +348,9 @@ fn a_replica_that_does_not_lead_gives_no_orders_and_says_what_the_leader_says() 
             if step == 0 {
                 assert_eq!(without_plans(&standby), without_plans(&leader), "seed {seed}");
             }
-            standby.learn(happen(&mut random, &mut cluster).0, noon());
+            for fact in happen(&mut random, &config, &mut cluster).0 {
+                standby.learn(fact, noon());
+            }
         }
         assert_ne!(cluster.version(), Version::default());
     }

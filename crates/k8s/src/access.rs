@@ -105,9 +105,9 @@ async fn denied(
     subject: &Subject,
     limit: Duration,
 ) -> Result<Vec<Missing>, Failed> {
-    let needed: Vec<Call> = needed.collect();
-    let asked = stream::iter(needed).map(|call| async move {
-        let scope = scope::of(call, config, api.namespaces());
+    let scopes = |call| scope::of(call, config, api.namespaces()).into_iter().map(move |scope| (call, scope));
+    let needed: Vec<(Call, Scope)> = needed.flat_map(scopes).collect();
+    let asked = stream::iter(needed).map(|(call, scope)| async move {
         let allowed = is_allowed(api, subject, call, &scope, limit).await?;
         Ok::<_, Failed>((!allowed).then_some(Missing { call, namespace: scope.namespace }))
     });

@@ -55,9 +55,10 @@ fn roles(who: Who, config: &Config, namespaces: &Namespaces) -> BTreeMap<Role, R
     let mut roles: BTreeMap<Role, Rules> = BTreeMap::new();
     for call in Call::needed(who, config) {
         let Rule { verb, group, resource, when, .. } = call.rule();
-        let Scope { namespace, name } = scope::of(call, config, namespaces);
-        let role = roles.entry(Role { when: together(when), namespace }).or_default();
-        role.entry((group, resource, name)).or_default().insert(verb.as_str());
+        for Scope { namespace, name } in scope::of(call, config, namespaces) {
+            let role = roles.entry(Role { when: together(when), namespace }).or_default();
+            role.entry((group, resource, name)).or_default().insert(verb.as_str());
+        }
     }
     roles
 }
@@ -202,6 +203,21 @@ mod tests {
             rights(&objects, "Role", "kube-node-ready-controller-gates", Some("kube-system")),
             ["/pods: list watch"]
         );
+    }
+
+    #[test]
+    fn gates_in_several_namespaces_ask_for_a_role_in_each() {
+        let objects = of("gates: [{name: a, namespaces: [one, two]}]");
+        for namespace in ["one", "two"] {
+            assert_eq!(
+                rights(&objects, "Role", "kube-node-ready-controller-gates", Some(namespace)),
+                ["/pods: list watch"]
+            );
+        }
+        let pods_everywhere = objects.iter().any(|object| {
+            object["kind"] == "ClusterRole" && object["rules"].to_string().contains("\"pods\"")
+        });
+        assert!(!pods_everywhere, "{objects:#?}");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Where exactly a call goes: which namespace, and which name if it is always the same one.
 
+use std::collections::BTreeSet;
+
 use knr_core::config::Config;
+use knr_core::feed::Feed;
 use knr_core::names;
+use knr_core::policy::Policies;
 
 use crate::api::{NODE_EVENTS, Namespaces};
 use crate::calls::{Call, Place};
-use crate::watch::Feed;
 
 /// Where a call goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,22 +19,31 @@ pub(crate) struct Scope {
     pub(crate) name: Option<String>,
 }
 
-/// Where a call goes.
-pub(crate) fn of(call: Call, config: &Config, namespaces: &Namespaces) -> Scope {
-    let namespace = match call.rule().place {
-        Place::Cluster => None,
-        Place::Workers => Some(namespaces.workers.clone()),
-        Place::Own => Some(namespaces.own.clone()),
-        Place::Lease => Some(namespaces.lease.clone()),
-        Place::NodeEvents => Some(NODE_EVENTS.to_owned()),
-        Place::Gates => Feed::init_pods(config).and_then(|feed| feed.namespace().map(str::to_owned)),
+/// Everywhere that a call goes.
+pub(crate) fn of(call: Call, config: &Config, namespaces: &Namespaces) -> Vec<Scope> {
+    let one = |namespace: &str| vec![Some(namespace.to_owned())];
+    let namespaces = match call.rule().place {
+        Place::Cluster => vec![None],
+        Place::Workers => one(&namespaces.workers),
+        Place::Own => one(&namespaces.own),
+        Place::Lease => one(&namespaces.lease),
+        Place::NodeEvents => one(NODE_EVENTS),
+        Place::Gates => {
+            let feeds = Feed::of_init_pods(&Policies::from(config));
+            let named: BTreeSet<Option<&str>> = feeds.iter().map(Feed::namespace).collect();
+            named.into_iter().map(|namespace| namespace.map(str::to_owned)).collect()
+        }
     };
-    let name = match call {
+    namespaces.into_iter().map(|namespace| Scope { namespace, name: name(call, config) }).collect()
+}
+
+/// The name of the only object that a call is about.
+pub(crate) fn name(call: Call, config: &Config) -> Option<String> {
+    match call {
         Call::GetLedger | Call::UpdateLedger => Some(names::LEDGER.to_owned()),
         Call::GetLease | Call::UpdateLease | Call::WatchLease => {
             Some(config.leader_election.lease_name.clone())
         }
         _ => None,
-    };
-    Scope { namespace, name }
+    }
 }

@@ -3,15 +3,21 @@
 //! ```text
 //!   list (streamed, if the server can) --> changes --> changes --> ...
 //!     ^                                       |
-//!     |-- the server forgot where we were ----|   (410: everything is told anew)
+//!     |-- the server forgot where we were ----|   (410: everything is told again)
 //!     |-- somebody asks for everything -------|
-//!         a broken connection, or silence  ---+--> go on from the last version
+//!     |-- silence ----------------------------|
+//!                       a broken connection --+--> go on from the last version
 //! ```
 //!
-//! Each kind has a watch of its own with a pause of its own, so trouble with one never delays another. A server sends a
-//! bookmark about every minute: when nothing at all is heard for longer, the connection is dead, whatever TCP says.
+//! Each feed has a watch of its own with a pause of its own, so trouble with one never delays another. A server sends a
+//! bookmark about every minute: when nothing at all is heard for longer, the connection is dead, whatever TCP says, or the
+//! server waits for a version that is yet to come.
+//!
+//! The latter happens when etcd was restored from a backup, for then versions go back. Every list is a consistent read, which
+//! shows at least what the watch has shown before, however far the server or its cache lags behind. So a list with a lower
+//! version is proof of a restore, and everything that is known is worthless: [`Fact::Restored`].
 
-mod feed;
+mod kinds;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -27,10 +33,10 @@ use tokio::time::{Instant, timeout};
 use crate::api::{Api, Failed, encoded};
 use crate::observe::{self, SlimInitPod, SlimNode, SlimPool, SlimWorker};
 use crate::read::List;
+use kinds::{Memory, Observed, query, target};
+use knr_core::feed::{Feed, Kind};
+use knr_core::ids::Version;
 use knr_core::world::Fact;
-
-pub use feed::{Feed, Kind};
-use feed::{Memory, Observed};
 
 /// The server ends a watch after this many seconds.
 const LIFETIME_SECONDS: u32 = 290;
@@ -50,6 +56,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The annotation of the bookmark after which everything has been told.
 const ALL_TOLD: &str = "k8s.io/initial-events-end";
 
+const FORGOTTEN: &str = "the server cannot go on from where the watch was";
+/// How a server says that it has not come to a version yet, where it does not keep silent about it.
+const TOO_LARGE: &str = "ResourceVersionTooLarge";
+
 /// What a watch tells about itself.
 pub trait Pulse: Send + Sync + 'static {
     /// Something was heard.
@@ -58,7 +68,7 @@ pub trait Pulse: Send + Sync + 'static {
     fn restarted(&self, why: &str);
 }
 
-/// A watch of one kind.
+/// A watch of one feed.
 pub struct Watch<P> {
     /// Where to.
     pub api: Api,
@@ -74,11 +84,11 @@ pub struct Watch<P> {
 
 /// How a connection came to its end.
 enum End {
-    /// As it should, or by silence: go on from where it was.
+    /// As it should: go on from where it was.
     Over,
-    /// The server does not know any more where we were.
-    Forgotten,
-    /// Everything is to be told anew.
+    /// For this reason everything has to be listed again.
+    Lost(&'static str),
+    /// Somebody asked for everything to be listed again.
     Asked,
     /// Nobody listens any more.
     Closed,
@@ -86,7 +96,10 @@ enum End {
 
 /// Where a watch is.
 struct Position {
+    /// Where to go on. None: a list comes first.
     version: Option<String>,
+    /// The latest version of which anything was heard.
+    heard: Version,
     streams_lists: bool,
     pause: Duration,
     memory: Memory,
@@ -97,18 +110,14 @@ impl<P: Pulse> Watch<P> {
     pub async fn follow(self) {
         let mut position = Position {
             version: None,
+            heard: Version::default(),
             streams_lists: true,
             pause: FIRST_PAUSE,
             memory: Memory::of(&self.feed),
         };
         loop {
             let began = Instant::now();
-            let end = match self.feed.kind {
-                Kind::Nodes => self.connect::<SlimNode>(&mut position).await,
-                Kind::Workers => self.connect::<SlimWorker>(&mut position).await,
-                Kind::InitPods => self.connect::<SlimInitPod>(&mut position).await,
-                Kind::Pools => self.connect::<SlimPool>(&mut position).await,
-            };
+            let end = self.connect_to(&mut position).await;
             let is_steady = began.elapsed() >= STEADY;
             if is_steady {
                 position.pause = FIRST_PAUSE;
@@ -119,8 +128,8 @@ impl<P: Pulse> Watch<P> {
                 Ok(End::Over) => self.rest(&mut position).await,
                 Ok(End::Closed) => return,
                 Ok(End::Asked) => position.version = None,
-                Ok(End::Forgotten) => {
-                    self.pulse.restarted("the server does not know any more where the watch was");
+                Ok(End::Lost(why)) => {
+                    self.pulse.restarted(why);
                     position.version = None;
                     self.rest(&mut position).await;
                 }
@@ -132,31 +141,43 @@ impl<P: Pulse> Watch<P> {
         }
     }
 
+    /// The one place that knows which type the objects of a kind have.
+    async fn connect_to(&self, position: &mut Position) -> Result<End, Failed> {
+        match self.feed.kind() {
+            Kind::Nodes => self.connect::<SlimNode>(position).await,
+            Kind::Workers => self.connect::<SlimWorker>(position).await,
+            Kind::InitPods => self.connect::<SlimInitPod>(position).await,
+            Kind::Pools => self.connect::<SlimPool>(position).await,
+        }
+    }
+
     async fn recover(&self, position: &mut Position, failed: Failed) {
         match failed.code() {
-            Some(410) => position.version = None,
+            _ if is_lost(&failed) => position.version = None,
             // Older servers do not know how to stream a list, and say so.
             Some(400 | 422) if position.version.is_none() && position.streams_lists => {
-                tracing::debug!(kind = %self.feed.kind, "the server does not stream lists; pages are read instead");
+                tracing::debug!(feed = %self.feed, "the server does not stream lists; pages are read instead");
                 position.streams_lists = false;
-                return;
-            }
-            // What is not installed is no trouble; it may be some day.
-            Some(404) if self.feed.kind == Kind::Pools => {
-                self.pulse.heard();
-                (position.version, position.memory) = (None, Memory::of(&self.feed));
-                let _ = self.facts.send(Fact::Pools(Vec::new())).await;
-                tokio::select! {
-                    () = tokio::time::sleep(ABSENCE) => {}
-                    () = self.facts.closed() => {}
-                }
                 return;
             }
             _ => {}
         }
-        tracing::warn!(kind = %self.feed.kind, error = %failed, pause = ?position.pause, "the watch broke");
+        tracing::warn!(feed = %self.feed, error = %failed, pause = ?position.pause, "the watch broke");
         self.pulse.restarted(&failed.to_string());
         self.rest(position).await;
+    }
+
+    /// The API server does not know the kind. That is no trouble; it may be installed some day.
+    async fn wait_for_kind(&self, position: &mut Position, absent: Fact) -> Result<End, Failed> {
+        self.pulse.heard();
+        (position.version, position.memory) = (None, Memory::of(&self.feed));
+        if !self.tell([absent]).await {
+            return Ok(End::Closed);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(ABSENCE) => Ok(End::Asked),
+            () = self.facts.closed() => Ok(End::Closed),
+        }
     }
 
     async fn rest(&self, position: &mut Position) {
@@ -172,22 +193,30 @@ impl<P: Pulse> Watch<P> {
 
     /// One connection: from the beginning or from where the last one ended.
     async fn connect<T: Observed>(&self, position: &mut Position) -> Result<End, Failed> {
+        let end = self.follow_once::<T>(position).await;
+        match (&end, T::ABSENT) {
+            (Err(failed), Some(absent)) if failed.code() == Some(404) => {
+                self.wait_for_kind(position, absent()).await
+            }
+            _ => end,
+        }
+    }
+
+    async fn follow_once<T: Observed>(&self, position: &mut Position) -> Result<End, Failed> {
         if position.version.is_none() && !position.streams_lists {
-            let (all, version) = self.list::<T>(&position.memory).await?;
-            let fact = T::all(all, observe::version(&version), &mut position.memory);
-            if !self.tell(Some(fact)).await {
+            let (all, version) = self.list::<T>().await?;
+            if !self.tell(position.listed::<T>(all, version)).await {
                 return Ok(End::Closed);
             }
-            position.version = Some(version);
         }
-        let base = self.feed.query();
+        let base = query(&self.feed);
         let mode = match &position.version {
             Some(version) => format!("resourceVersion={version}"),
             None => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=".to_owned(),
         };
         let query = format!("{base}{mode}&allowWatchBookmarks=true&timeoutSeconds={LIFETIME_SECONDS}");
-        let (call, target) = (self.feed.kind.watch_call(), self.feed.target(&query));
-        let events = self.api.watch::<T>(call, target, Instant::now() + OPENING).await?;
+        let target = target(&self.feed, &query);
+        let events = self.api.watch::<T>(T::WATCH, target, Instant::now() + OPENING).await?;
         self.pulse.heard();
         self.hear(events, position).await
     }
@@ -205,39 +234,38 @@ impl<P: Pulse> Watch<P> {
                 () = self.facts.closed() => return Ok(End::Closed),
             };
             let event = match event {
-                Err(_) => {
-                    self.pulse.restarted("nothing was heard for too long");
-                    return Ok(End::Over);
-                }
+                Err(_) => return Ok(End::Lost("nothing was heard for too long")),
                 Ok(None) => return Ok(End::Over),
                 Ok(Some(Err(Failed::Unreadable(error)))) => {
-                    tracing::warn!(kind = %self.feed.kind, error, "an object cannot be read and is left out");
+                    tracing::warn!(feed = %self.feed, error, "an object cannot be read and is left out");
                     continue;
                 }
                 Ok(Some(event)) => event?,
             };
             self.pulse.heard();
-            let fact = match event {
-                WatchEvent::Error(status) if status.code == 410 => return Ok(End::Forgotten),
-                WatchEvent::Error(status) => return Err(Failed::Status(status)),
+            let facts = match event {
+                WatchEvent::Error(status) => {
+                    let failed = Failed::Status(status);
+                    return if is_lost(&failed) { Ok(End::Lost(FORGOTTEN)) } else { Err(failed) };
+                }
                 event => position.learn(event, &mut so_far),
             };
-            if !self.tell(fact).await {
+            if !self.tell(facts).await {
                 return Ok(End::Closed);
             }
         }
     }
 
     /// Everything, page by page.
-    async fn list<T: Observed>(&self, memory: &Memory) -> Result<(Vec<T::View>, String), Failed> {
+    async fn list<T: Observed>(&self) -> Result<(Vec<T::View>, String), Failed> {
         let (mut all, mut next) = (Vec::new(), String::new());
         loop {
             let page = format!("limit={PAGE}&continue={}", encoded(&next));
-            let query = format!("{}{page}", self.feed.query());
-            let (call, target) = (self.feed.kind.list_call(), self.feed.target(&query));
-            let list: List<T> = self.api.read(call, target, Instant::now() + OPENING).await?;
+            let query = format!("{}{page}", query(&self.feed));
+            let target = target(&self.feed, &query);
+            let list: List<T> = self.api.read(T::LIST, target, Instant::now() + OPENING).await?;
             self.pulse.heard();
-            all.extend(list.items.into_iter().filter_map(|object| object.view(memory)));
+            all.extend(list.items.into_iter().filter_map(Observed::view));
             next = list.metadata.next;
             if next.is_empty() {
                 return Ok((all, list.metadata.resource_version));
@@ -246,55 +274,81 @@ impl<P: Pulse> Watch<P> {
     }
 
     /// Says whether anybody listens still.
-    async fn tell(&self, fact: Option<Fact>) -> bool {
-        match fact {
-            None => true,
-            Some(fact) => self.facts.send(fact).await.is_ok(),
+    async fn tell(&self, facts: impl IntoIterator<Item = Fact>) -> bool {
+        for fact in facts {
+            if self.facts.send(fact).await.is_err() {
+                return false;
+            }
         }
+        true
     }
 }
 
+/// The server cannot go on from where the watch was: that is too long ago for it, or has not happened as far as it knows.
+fn is_lost(failed: &Failed) -> bool {
+    let Failed::Status(status) = failed else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 410 || causes.into_iter().any(|cause| cause.reason == TOO_LARGE)
+}
+
 impl Position {
+    /// Everything has been listed.
+    fn listed<T: Observed>(&mut self, all: Vec<T::View>, version: String) -> Vec<Fact> {
+        let listed = observe::version(&version);
+        let is_restored = listed < self.heard;
+        self.heard = listed;
+        self.version = Some(version);
+        let restored = is_restored.then(|| Fact::Restored(self.memory.feed().clone()));
+        restored.into_iter().chain([T::all(all, listed, &mut self.memory)]).collect()
+    }
+
+    /// Everything up to this version has been told.
+    fn advance(&mut self, version: &str) {
+        self.heard = self.heard.max(observe::version(version));
+        self.version = Some(version.to_owned());
+    }
+
     /// Takes an event in. Until everything has been told for the first time, nothing is passed on.
     fn learn<T: Observed>(
         &mut self,
         event: WatchEvent<T>,
         so_far: &mut Option<BTreeMap<String, T::View>>,
-    ) -> Option<Fact> {
-        match event {
+    ) -> Vec<Fact> {
+        let fact = match event {
             WatchEvent::Error(_) => None,
             WatchEvent::Bookmark(bookmark) => {
                 let version = bookmark.metadata.resource_version;
                 let all_told = bookmark.metadata.annotations.contains_key(ALL_TOLD);
-                let all = so_far.take_if(|_| all_told);
-                let views = all.map(|all| all.into_values().collect());
-                let fact = views.map(|all| T::all(all, observe::version(&version), &mut self.memory));
-                if so_far.is_none() {
-                    self.version = Some(version);
+                if let Some(all) = so_far.take_if(|_| all_told) {
+                    return self.listed::<T>(all.into_values().collect(), version);
                 }
-                fact
+                if so_far.is_none() {
+                    self.advance(&version);
+                }
+                None
             }
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 if let Some(all) = so_far {
                     let uid = object.meta().uid.clone();
-                    match object.view(&self.memory) {
+                    match object.view() {
                         Some(view) => all.insert(uid, view),
                         None => all.remove(&uid),
                     };
-                    return None;
+                    return Vec::new();
                 }
-                self.version = Some(object.meta().resource_version.clone());
+                self.advance(&object.meta().resource_version);
                 object.changed(&mut self.memory)
             }
             WatchEvent::Deleted(object) => {
                 if let Some(all) = so_far {
                     all.remove(&object.meta().uid);
-                    return None;
+                    return Vec::new();
                 }
-                self.version = Some(object.meta().resource_version.clone());
+                self.advance(&object.meta().resource_version);
                 object.gone(&mut self.memory)
             }
-        }
+        };
+        fact.into_iter().collect()
     }
 }
 

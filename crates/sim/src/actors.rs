@@ -7,10 +7,11 @@ mod people;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use knr_core::feed::Kind;
 use knr_core::ids::{BootId, NodeRef, Uid, Version, WorkerRef};
 use knr_core::view::{Ending, Occupancy};
 
-use crate::api::{Kind, Object};
+use crate::api::Object;
 use crate::invariants::Monitor;
 use crate::run::{Event, Sim, millis};
 use crate::scenario::Scenario;

@@ -2,30 +2,18 @@
 
 pub(crate) mod json_patch;
 mod read;
+mod restore;
 mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use knr_core::feed::Kind;
 use knr_core::ids::{Uid, Version, WorkerRef};
 use knr_core::view::{InitPodView, LedgerView, NodeView, Stage, Stamp, WorkerView};
 use serde_json::{Value, json};
 
 use crate::observe;
-
-/// What a kind of objects is watched as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// Nodes.
-    Nodes,
-    /// Worker pods.
-    Workers,
-    /// Init pods.
-    InitPods,
-}
-
-/// All kinds.
-pub(crate) const KINDS: [Kind; 3] = [Kind::Nodes, Kind::Workers, Kind::InitPods];
 
 /// A node as the API server stores it.
 #[derive(Debug, PartialEq)]
@@ -82,12 +70,20 @@ pub(crate) struct Api {
     compacted: Version,
 }
 
-impl Kind {
-    fn of(object: &Object) -> Self {
-        match object {
-            Object::Node(_) => Self::Nodes,
-            Object::Worker(_) => Self::Workers,
-            Object::InitPod(_) => Self::InitPods,
+impl Object {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Node(_) => Kind::Nodes,
+            Self::Worker(_) => Kind::Workers,
+            Self::InitPod(_) => Kind::InitPods,
+        }
+    }
+
+    fn key(&self) -> String {
+        match self {
+            Self::Node(node) => node.view.id.name.to_string(),
+            Self::Worker(worker) => worker.id.name.clone(),
+            Self::InitPod(pod) => pod.uid.to_string(),
         }
     }
 }
@@ -262,7 +258,7 @@ impl Api {
 
     fn note(&mut self, object: Object, gone: bool) {
         let change = Change { version: Version(self.version), object, gone };
-        self.log.entry(Kind::of(&change.object)).or_default().push(change);
+        self.log.entry(change.object.kind()).or_default().push(change);
     }
 }
 

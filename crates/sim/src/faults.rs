@@ -1,6 +1,7 @@
 //! What goes wrong: by chance, or exactly as planned.
 
-use crate::api::Kind;
+use knr_core::feed::Kind;
+
 use crate::rng::Rng;
 
 /// What happens to one write.
@@ -148,7 +149,7 @@ impl Faults {
 pub(crate) fn travel(kind: Kind, weather: Weather, rng: &mut Rng) -> u64 {
     let base = match kind {
         Kind::Nodes => 5,
-        Kind::Workers | Kind::InitPods => 6,
+        Kind::Workers | Kind::InitPods | Kind::Pools => 6,
     };
     base + rng.below(weather.delay + 1)
 }

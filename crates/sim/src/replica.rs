@@ -1,14 +1,15 @@
 //! One controller process: the rules, fed by watches, and the writes it has under way.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use knr_core::config::Config;
 use knr_core::engine::Engine;
+use knr_core::feed::{Feed, Kind};
 use knr_core::ids::Version;
-use knr_core::view::InitPodView;
+use knr_core::policy::Policies;
 
-use crate::api::{KINDS, Kind};
 use crate::writers::Writers;
 
 /// One controller process.
@@ -18,6 +19,8 @@ pub(crate) struct Replica {
     pub(crate) engine: Option<Engine>,
     /// The configuration that the process has taken up.
     pub(crate) config: Arc<Config>,
+    /// What it watches, except pools: these are told to it in another way.
+    feeds: Arc<[Feed]>,
     /// Whether it leads.
     pub(crate) leading: bool,
     /// How often it was started. What belongs to an earlier life is void.
@@ -25,7 +28,7 @@ pub(crate) struct Replica {
     /// How far its clock is off.
     pub(crate) clock: SignedDuration,
     /// Its watches.
-    pub(crate) streams: [Stream; 3],
+    pub(crate) streams: BTreeMap<Feed, Stream>,
     /// Its writes.
     pub(crate) writers: Writers,
     /// When the right to write ends, unless the lease is renewed before.
@@ -41,7 +44,7 @@ pub(crate) struct Replica {
 }
 
 /// One watch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(crate) struct Stream {
     /// How often it was connected.
     pub(crate) connection: u32,
@@ -49,6 +52,8 @@ pub(crate) struct Stream {
     pub(crate) connected: bool,
     /// Everything is to be listed once it is connected again.
     pub(crate) relist: bool,
+    /// A list of this version is on its way.
+    pub(crate) listing: Option<Version>,
     /// The latest change that is on its way.
     pub(crate) sent: Version,
     /// The latest change that has arrived.
@@ -61,21 +66,14 @@ impl Replica {
     /// A process that is not running. When it does, it has so many places for writes that matter, and so many for the rest.
     #[must_use]
     pub(crate) fn new(config: Arc<Config>, (main, spare): (usize, usize)) -> Self {
-        let stream = |_| Stream {
-            connection: 0,
-            connected: false,
-            relist: false,
-            sent: Version(0),
-            delivered: Version(0),
-            last_arrival: Timestamp::UNIX_EPOCH,
-        };
         Self {
             engine: None,
+            feeds: watched(&config),
             config,
             leading: false,
             life: 0,
             clock: SignedDuration::ZERO,
-            streams: KINDS.map(stream),
+            streams: BTreeMap::new(),
             writers: Writers::new(main, spare),
             writes_until: None,
             frozen_until: None,
@@ -85,29 +83,26 @@ impl Replica {
         }
     }
 
-    /// The stream of a kind.
-    pub(crate) fn stream(&mut self, kind: Kind) -> &mut Stream {
-        let index = match kind {
-            Kind::Nodes => 0,
-            Kind::Workers => 1,
-            Kind::InitPods => 2,
-        };
-        &mut self.streams[index]
+    /// The watch of a feed.
+    pub(crate) fn stream(&mut self, feed: &Feed) -> &mut Stream {
+        self.streams.entry(feed.clone()).or_default()
     }
 
-    /// Whether the process watches a kind. Init pods matter to startup gates only.
+    /// What the process watches.
     #[must_use]
-    pub(crate) fn watches(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Nodes | Kind::Workers => true,
-            Kind::InitPods => !self.config.gates.is_empty(),
+    pub(crate) fn feeds(&self) -> Arc<[Feed]> {
+        Arc::clone(&self.feeds)
+    }
+
+    /// Takes up a configuration. Ends watches that are no longer wanted, and says which ones are new.
+    pub(crate) fn configure(&mut self, config: Arc<Config>) -> Vec<Feed> {
+        let before = std::mem::replace(&mut self.feeds, watched(&config));
+        self.config = config;
+        for feed in before.iter().filter(|feed| !self.feeds.contains(feed)) {
+            let stream = self.streams.entry(feed.clone()).or_default();
+            *stream = Stream { connection: stream.connection + 1, relist: true, ..Stream::default() };
         }
-    }
-
-    /// Whether a gate may wait for an init pod.
-    #[must_use]
-    pub(crate) fn waits_for(&self, pod: &InitPodView) -> bool {
-        self.config.gates.iter().any(|gate| gate.pod_selector.matches(&pod.labels))
+        self.feeds.iter().filter(|feed| !before.contains(feed)).cloned().collect()
     }
 
     /// What this process takes for the time.
@@ -115,4 +110,8 @@ impl Replica {
     pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
         now + self.clock
     }
+}
+
+fn watched(config: &Config) -> Arc<[Feed]> {
+    Feed::all(&Policies::from(config)).into_iter().filter(|feed| feed.kind() != Kind::Pools).collect()
 }

@@ -14,12 +14,13 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use knr_core::config::Config;
 use knr_core::engine::{Outcome, Question};
+use knr_core::feed::Feed;
 use knr_core::ids::Version;
 use knr_core::view::PoolView;
 use knr_core::world::Fact;
 
 use crate::actors::{self, ActorEvent, Actors};
-use crate::api::{Api, Kind};
+use crate::api::Api;
 use crate::faults::Faults;
 use crate::invariants::Monitor;
 use crate::keeper::{Keeper, KeeperEvent};
@@ -35,11 +36,13 @@ use crate::writers::Request;
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A watch brings something to a replica: which, in which life and connection.
-    Deliver { replica: usize, life: u32, connection: u32, kind: Kind, version: Version, fact: Box<Fact> },
+    Deliver { replica: usize, life: u32, connection: u32, feed: Feed, version: Version, facts: Vec<Fact> },
     /// A watch tells how far it has come.
-    Bookmark { replica: usize, life: u32, connection: u32, kind: Kind, version: Version },
+    Bookmark { replica: usize, life: u32, connection: u32, feed: Feed, version: Version },
+    /// A watch has heard nothing for too long.
+    Silence { replica: usize, life: u32, connection: u32, feed: Feed },
     /// A watch is connected again.
-    Reconnect { replica: usize, life: u32, kind: Kind },
+    Reconnect { replica: usize, life: u32, feed: Feed },
     /// A request reaches the API server.
     Arrive(Box<Request>),
     /// Its answer reaches the replica.
@@ -70,6 +73,8 @@ pub(crate) enum Event {
     OutageBegins(OutageKind),
     /// An outage is over.
     OutageEnds(OutageKind),
+    /// The store is restored from a backup.
+    Restore,
     /// Something happens to the pod of the `DaemonSet` on a node.
     Keeper(String, KeeperEvent),
     /// Somebody else does something.
@@ -164,6 +169,10 @@ impl Sim {
             sim.push(outage.begins, Event::OutageBegins(outage.kind));
             sim.push(outage.ends, Event::OutageEnds(outage.kind));
         }
+        if is_restored(scenario) {
+            let half = scenario.stormy / 2;
+            sim.push(start + half, Event::Restore);
+        }
         actors::schedule(&mut sim, scenario);
         sim
     }
@@ -238,21 +247,18 @@ impl Sim {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Deliver { replica, life, connection, kind, version, fact } => {
-                let stream = self.replicas[replica].stream(kind);
-                if stream.connection == connection {
-                    stream.delivered = stream.delivered.max(version);
-                    self.learn(replica, life, vec![*fact]);
+            Event::Deliver { replica, life, connection, feed, version, facts } => {
+                if self.arrives(replica, life, connection, &feed, version) {
+                    self.learn(replica, life, facts);
                 }
             }
-            Event::Bookmark { replica, life, connection, kind, version } => {
-                let is_same_life = self.replicas[replica].life == life;
-                let stream = self.replicas[replica].stream(kind);
-                if is_same_life && stream.connection == connection {
-                    stream.delivered = stream.delivered.max(version);
-                }
+            Event::Bookmark { replica, life, connection, feed, version } => {
+                self.arrives(replica, life, connection, &feed, version);
             }
-            Event::Reconnect { replica, life, kind } => self.reconnect(replica, life, kind),
+            Event::Silence { replica, life, connection, feed } => {
+                self.silence(replica, life, connection, &feed);
+            }
+            Event::Reconnect { replica, life, feed } => self.reconnect(replica, life, &feed),
             Event::Arrive(request) => self.arrive(*request),
             Event::Answer(request, outcome) => self.answer(&request, outcome),
             Event::Learn { replica, life, facts } => self.learn(replica, life, facts),
@@ -273,6 +279,7 @@ impl Sim {
             Event::Elect => self.elect(),
             Event::OutageBegins(kind) => self.outage_begins(kind),
             Event::OutageEnds(kind) => self.note("", format_args!("the {} is over", kind.name())),
+            Event::Restore => self.restore(),
             Event::Keeper(name, event) => self.keeper_event(&name, event),
             Event::Actor(event) => actors::act(self, event),
         }
@@ -300,6 +307,12 @@ impl Sim {
             }
         }
     }
+}
+
+/// In every tenth storm the store is restored from a backup. A pod of the `DaemonSet` knows nothing but its node, and learns
+/// of that only when it is started again.
+fn is_restored(scenario: &Scenario) -> bool {
+    matches!(scenario.faults, Faults::Weather(_)) && scenario.replicas > 0 && scenario.seed % 10 == 7
 }
 
 /// So many milliseconds.

@@ -1,3 +1,5 @@
+mod feeds;
+
 use super::*;
 use crate::action::{Headline, News};
 use crate::ids::Version;
@@ -13,27 +15,18 @@ fn noon() -> Timestamp {
 }
 
 fn knowing_everything(yaml: &str) -> Engine {
-    let mut engine = Engine::new(&config(yaml));
-    for fact in [
-        Fact::Nodes(Vec::new(), Version(1)),
-        Fact::Workers(Vec::new(), Version(1)),
-        Fact::InitPods(Vec::new(), Version(1)),
-    ] {
-        engine.learn(fact, noon());
-    }
+    let config = config(yaml);
+    let mut engine = Engine::new(&config);
+    engine.learn(Fact::Nodes(Vec::new(), Version(1)), noon());
+    engine.learn(Fact::Workers(Vec::new(), Version(1)), noon());
+    list_init_pods(&mut engine, &config);
     engine
 }
 
-#[test]
-fn with_other_gates_init_pods_have_to_be_listed_anew() {
-    let mut engine = knowing_everything("gates: [{name: a}]");
-    assert!(engine.knows_enough());
-    engine.configure(&config("gates: [{name: a}]\nreconciliation: {maxRetries: 2}"));
-    assert!(engine.knows_enough(), "the gates are the same");
-    engine.configure(&config("gates: [{name: a, minimumHoldSeconds: 5}]"));
-    assert!(!engine.knows_enough(), "another gate may wait for other pods");
-    engine.learn(Fact::InitPods(Vec::new(), Version(2)), noon());
-    assert!(engine.knows_enough());
+fn list_init_pods(engine: &mut Engine, config: &Config) {
+    for feed in Feed::of_init_pods(&Policies::from(config)) {
+        engine.learn(Fact::InitPods(Vec::new(), Version(1), feed), noon());
+    }
 }
 
 #[test]

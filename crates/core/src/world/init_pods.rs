@@ -1,29 +1,161 @@
-//! What is known of init pods.
+//! What is known of init pods. Several feeds may show the same pod, each in the order of its versions, one ahead of the
+//! other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Latest, SeenInitPod, World, is_news};
+use super::{NodeEntry, World, is_news, is_news_in_list};
+use crate::feed::Feed;
 use crate::ids::{NodeName, Uid, Version};
 use crate::view::InitPodView;
 
 /// What a watch still tells this long after a restart was seen may be from before it.
 const LATE: SignedDuration = SignedDuration::from_secs(60);
 
-impl World {
-    pub(super) fn init_pod(&mut self, view: InitPodView, now: Timestamp) {
-        if is_news(self.init_pod_version(&view.host, &view.uid), view.version, self.latest.init_pods) {
-            self.latest.init_pods = self.latest.init_pods.max(view.version);
-            self.set_init_pod(view, now);
+/// An init pod and whether what it shows is beyond doubt.
+#[derive(Debug)]
+pub struct SeenInitPod {
+    /// The pod.
+    pub view: InitPodView,
+    /// Its containers were started again since there was doubt.
+    pub restarted: bool,
+    /// The annotations which it carried when the node was restarted: no kubelet removes them, so they say nothing
+    /// about the time after it.
+    pub outlived: BTreeMap<String, String>,
+    /// The annotations which it carried when we came upon it: they may have outlived a restart that we did not see.
+    pub found: BTreeMap<String, String>,
+    /// The feeds that show it, each with the version in which it did so last. A list, because there is one as a rule.
+    shown_by: Vec<(Feed, Version)>,
+    outdated: Option<Outdated>,
+}
+
+/// One feed no longer shows a pod, and no other one has shown yet what has become of it. Until then nothing that the pod
+/// showed counts: it is not ready, and all its annotations are old.
+#[derive(Debug)]
+struct Outdated {
+    /// The version in which the pod was no longer as it is known.
+    since: Version,
+    /// The annotations that have outlived a restart.
+    outlived: BTreeMap<String, String>,
+}
+
+/// How far what a pod shows can be relied on at a moment.
+struct Moment {
+    may_be_late: bool,
+    in_doubt: bool,
+    is_older: bool,
+    has_doubt: bool,
+}
+
+impl Moment {
+    fn of(entry: &NodeEntry, version: Version, now: Timestamp) -> Self {
+        Self {
+            may_be_late: entry.restart_seen.is_some_and(|at| now < at + LATE),
+            in_doubt: entry.doubt.is_some_and(|doubt| now < doubt.since + LATE),
+            is_older: entry.doubt.is_some_and(|doubt| version <= doubt.version),
+            has_doubt: entry.doubt.is_some(),
         }
+    }
+}
+
+impl SeenInitPod {
+    /// A pod that was not known.
+    fn new(view: InitPodView, moment: &Moment) -> Self {
+        let said = |counts: bool| if counts { view.annotations.clone() } else { BTreeMap::new() };
+        let (outlived, found) = (said(moment.may_be_late), said(moment.has_doubt));
+        Self { view, restarted: false, outlived, found, shown_by: Vec::new(), outdated: None }
+    }
+
+    /// The same pod in another version.
+    fn changed(self, view: InitPodView, moment: &Moment) -> Self {
+        let Self { view: known, restarted: was_restarted, outlived, mut found, shown_by, outdated } = self;
+        let since = outdated.as_ref().map(|outdated| outdated.since);
+        let mut outlived = outdated.map_or(outlived, |outdated| outdated.outlived);
+        let is_started_again = known.containers != view.containers && !moment.is_older;
+        if moment.in_doubt && is_started_again && !was_restarted {
+            outlived.extend(known.annotations);
+        }
+        outlived.retain(|key, value| view.annotations.get(key) == Some(value));
+        // Also what is seen together with the new containers: it may have been there before them.
+        if moment.may_be_late && !was_restarted {
+            outlived.extend(view.annotations.clone());
+        }
+        found.retain(|key, value| view.annotations.get(key) == Some(value));
+        if moment.is_older {
+            found.clone_from(&view.annotations);
+        }
+        let restarted = was_restarted || is_started_again;
+        let mut pod = Self { view, restarted, outlived, found, shown_by, outdated: None };
+        if let Some(since) = since.filter(|since| pod.view.version < *since) {
+            pod.expire(since);
+        }
+        pod
+    }
+
+    /// Its node was restarted.
+    pub(super) fn outlive(&mut self) {
+        self.outlived.clone_from(&self.view.annotations);
+        if let Some(outdated) = &mut self.outdated {
+            outdated.outlived.clone_from(&self.view.annotations);
+        }
+    }
+
+    /// Nothing that it shows counts until it is shown in this version or a later one.
+    fn expire(&mut self, since: Version) {
+        let outlived = match self.outdated.take() {
+            Some(outdated) => outdated.outlived,
+            None => std::mem::replace(&mut self.outlived, self.view.annotations.clone()),
+        };
+        self.view.ready = false;
+        self.outdated = Some(Outdated { since, outlived });
+    }
+
+    fn last_shown_by(&self, feed: &Feed) -> Option<Version> {
+        self.shown_by.iter().find(|(shown_by, _)| shown_by == feed).map(|(_, version)| *version)
+    }
+
+    fn show(&mut self, feed: &Feed, version: Version) {
+        self.hide(feed);
+        self.shown_by.push((feed.clone(), version));
+    }
+
+    fn hide(&mut self, feed: &Feed) {
+        self.shown_by.retain(|(shown_by, _)| shown_by != feed);
+    }
+}
+
+impl World {
+    pub(super) fn init_pod(&mut self, view: InitPodView, feed: &Feed, now: Timestamp) {
+        let version = view.version;
+        if is_news(self.init_pod_shown_by(&view.host, &view.uid, feed), version, self.latest.of(feed)) {
+            self.show_init_pod(view, feed, Version::default(), now);
+        }
+        self.latest.advance(feed, version);
     }
 
     pub(super) fn init_pod_version(&self, host: &NodeName, uid: &Uid) -> Option<Version> {
         self.entries.get(host)?.init_pods.get(uid).map(|pod| pod.view.version)
     }
 
-    pub(super) fn set_init_pod(&mut self, view: InitPodView, now: Timestamp) {
+    /// In which version a feed last showed a pod, if it shows it.
+    fn init_pod_shown_by(&self, host: &NodeName, uid: &Uid, feed: &Feed) -> Option<Version> {
+        self.entries.get(host)?.init_pods.get(uid)?.last_shown_by(feed)
+    }
+
+    /// A feed shows a pod. Another one may have shown it in a later version.
+    fn show_init_pod(&mut self, view: InitPodView, feed: &Feed, list: Version, now: Timestamp) {
+        let (host, uid, version) = (view.host.clone(), view.uid.clone(), view.version);
+        let known = self.init_pod_version(&host, &uid);
+        if known.is_none() || is_news_in_list(known, version, list, Version::default()) {
+            self.set_init_pod(view, now);
+        }
+        if let Some(pod) = self.entries.get_mut(&host).and_then(|entry| entry.init_pods.get_mut(&uid)) {
+            pod.show(feed, version);
+        }
+    }
+
+    fn set_init_pod(&mut self, view: InitPodView, now: Timestamp) {
         self.touched.insert(view.host.clone());
         let entry = self.entries.entry(view.host.clone()).or_default();
         // A pod that was there before we saw its node, and was not told of: then we did not see the node join.
@@ -31,68 +163,82 @@ impl World {
         if is_earlier && entry.doubt.is_none() {
             entry.begin_to_doubt(entry.met, now);
         }
-        let may_be_late = entry.restart_seen.is_some_and(|at| now < at + LATE);
-        let in_doubt = entry.doubt.is_some_and(|doubt| now < doubt.since + LATE);
-        let is_older = entry.doubt.is_some_and(|doubt| view.version <= doubt.version);
-        let pods = &mut entry.init_pods;
-        let known = pods.remove(&view.uid);
-        let is_anew =
-            known.as_ref().is_some_and(|known| known.view.containers != view.containers && !is_older);
-        let was_restarted = known.as_ref().is_some_and(|known| known.restarted);
-        let restarted = was_restarted || is_anew;
-        let is_come_upon = known.is_none() && entry.doubt.is_some();
-        let (before, mut outlived, mut found) =
-            known.map(|known| (known.view.annotations, known.outlived, known.found)).unwrap_or_default();
-        if in_doubt && is_anew && !was_restarted {
-            outlived.extend(before);
-        }
-        outlived.retain(|key, value| view.annotations.get(key) == Some(value));
-        // Also what is seen together with the new containers: it may have been there before them.
-        if may_be_late && !was_restarted {
-            outlived.extend(view.annotations.clone());
-        }
-        found.retain(|key, value| view.annotations.get(key) == Some(value));
-        if is_come_upon || is_older {
-            found.clone_from(&view.annotations);
-        }
-        pods.insert(view.uid.clone(), SeenInitPod { view, restarted, outlived, found });
+        let moment = Moment::of(entry, view.version, now);
+        let uid = view.uid.clone();
+        let pod = match entry.init_pods.remove(&uid) {
+            Some(known) => known.changed(view, &moment),
+            None => SeenInitPod::new(view, &moment),
+        };
+        entry.init_pods.insert(uid, pod);
     }
 
-    pub(super) fn init_pod_gone(&mut self, uid: &Uid, host: &NodeName, version: Version) {
-        self.latest.init_pods = self.latest.init_pods.max(version);
-        let pods = self.entries.get(host).map(|entry| &entry.init_pods);
-        if pods.and_then(|pods| pods.get(uid)).is_some_and(|known| known.view.version <= version) {
-            self.forget_init_pod(host, uid);
+    pub(super) fn init_pod_gone(&mut self, uid: &Uid, host: &NodeName, version: Version, feed: &Feed) {
+        self.latest.advance(feed, version);
+        if self.init_pod_shown_by(host, uid, feed).is_some_and(|shown| shown <= version) {
+            self.hide_init_pod(host, uid, feed, Some(version));
         }
     }
 
-    pub(super) fn init_pods(&mut self, views: Vec<InitPodView>, version: Version, now: Timestamp) {
+    pub(super) fn init_pods(
+        &mut self,
+        views: Vec<InitPodView>,
+        version: Version,
+        feed: &Feed,
+        now: Timestamp,
+    ) {
         let listed: BTreeSet<Uid> = views.iter().map(|view| view.uid.clone()).collect();
+        let floor = self.latest.floor(feed, version);
         for view in views {
-            let known = self.init_pod_version(&view.host, &view.uid);
-            if is_news(known, view.version, Latest::floor(self.latest.init_pods, version)) {
-                self.set_init_pod(view, now);
+            let shown = self.init_pod_shown_by(&view.host, &view.uid, feed);
+            if is_news_in_list(shown, view.version, version, floor) {
+                self.show_init_pod(view, feed, version, now);
             }
         }
-        self.latest.init_pods = self.latest.init_pods.max(version);
+        self.latest.advance(feed, version);
+        let is_gone = |pod: &SeenInitPod, shown: Version| shown <= version && !listed.contains(&pod.view.uid);
+        for (host, uid) in self.init_pods_of(feed, is_gone) {
+            self.hide_init_pod(&host, &uid, feed, Some(version));
+        }
+    }
+
+    /// A feed is no longer needed.
+    pub(super) fn leave_init_pods(&mut self, feed: &Feed) {
+        for (host, uid) in self.init_pods_of(feed, |_, _| true) {
+            self.hide_init_pod(&host, &uid, feed, None);
+        }
+    }
+
+    fn init_pods_of(
+        &self,
+        feed: &Feed,
+        is_wanted: impl Fn(&SeenInitPod, Version) -> bool,
+    ) -> Vec<(NodeName, Uid)> {
         let all = self
             .entries
             .iter()
             .flat_map(|(node, entry)| entry.init_pods.values().map(move |pod| (node, pod)));
-        let gone: Vec<(NodeName, Uid)> = all
-            .filter(|(_, pod)| !listed.contains(&pod.view.uid) && pod.view.version <= version)
+        all.filter(|(_, pod)| pod.last_shown_by(feed).is_some_and(|shown| is_wanted(pod, shown)))
             .map(|(node, pod)| (node.clone(), pod.view.uid.clone()))
-            .collect();
-        for (node, uid) in &gone {
-            self.forget_init_pod(node, uid);
-        }
+            .collect()
     }
 
-    pub(super) fn forget_init_pod(&mut self, host: &NodeName, uid: &Uid) {
-        self.touched.insert(host.clone());
-        if let Some(entry) = self.entries.get_mut(host) {
+    /// A feed does not show a pod any more, from a version on or because nobody watches it.
+    fn hide_init_pod(&mut self, host: &NodeName, uid: &Uid, feed: &Feed, version: Option<Version>) {
+        let Some(entry) = self.entries.get_mut(host) else { return };
+        let Some(pod) = entry.init_pods.get_mut(uid) else { return };
+        pod.hide(feed);
+        if pod.shown_by.is_empty() {
             entry.init_pods.remove(uid);
+        } else if let Some(version) = version
+            && pod.view.version <= version
+            && feed.shows(&pod.view)
+        {
+            // This feed would show it as it is known, so that is not how it is.
+            pod.expire(version);
+        } else {
+            return;
         }
+        self.touched.insert(host.clone());
         self.drop_if_empty(host);
     }
 }

@@ -4,20 +4,23 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{Latest, Sight, Source, World, is_news};
+use super::{Sight, Source, World, is_news, is_news_in_list};
+use crate::feed::{Feed, Kind};
 use crate::ids::{NodeName, NodeRef, Version};
 use crate::names;
 use crate::state::NodeState;
 use crate::view::NodeView;
 
+const FEED: Feed = Feed::of(Kind::Nodes);
+
 impl World {
     pub(super) fn node(&mut self, view: NodeView, source: Source, now: Timestamp) {
         let version = view.version;
-        if is_news(self.node_version(&view.id.name), version, self.latest.nodes) {
+        if is_news(self.node_version(&view.id.name), version, self.latest.of(&FEED)) {
             self.set_node(view, Sight::Told, now);
         }
         if source == Source::Watch {
-            self.latest.nodes = self.latest.nodes.max(version);
+            self.latest.advance(&FEED, version);
         }
     }
 
@@ -63,7 +66,7 @@ impl World {
     }
 
     pub(super) fn node_gone(&mut self, id: &NodeRef, version: Version) {
-        self.latest.nodes = self.latest.nodes.max(version);
+        self.latest.advance(&FEED, version);
         if self.node_version(&id.name).is_some_and(|known| known <= version) {
             self.forget_node(&id.name);
         }
@@ -71,13 +74,14 @@ impl World {
 
     pub(super) fn nodes(&mut self, views: Vec<NodeView>, version: Version, now: Timestamp) {
         let listed: BTreeSet<NodeName> = views.iter().map(|view| view.id.name.clone()).collect();
+        let floor = self.latest.floor(&FEED, version);
         for view in views {
             let known = self.node_version(&view.id.name);
-            if is_news(known, view.version, Latest::floor(self.latest.nodes, version)) {
+            if is_news_in_list(known, view.version, version, floor) {
                 self.set_node(view, Sight::Listed, now);
             }
         }
-        self.latest.nodes = self.latest.nodes.max(version);
+        self.latest.advance(&FEED, version);
         let gone: Vec<NodeName> = self
             .entries
             .iter()

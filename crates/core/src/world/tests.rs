@@ -1,8 +1,10 @@
+mod feeds;
 mod init_pods;
 
 use super::*;
+use crate::ids::WorkerRef;
 use crate::texts::Texts;
-use crate::view::{ClaimRef, Ending, LedgerEntry, Purpose, Stage};
+use crate::view::{ClaimRef, Ending, InitPodView, LedgerEntry, Purpose, Stage};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -64,6 +66,19 @@ fn pod(uid: &str, version: u64) -> InitPodView {
     }
 }
 
+/// The feed of init pods, where there is only one.
+fn feed() -> Feed {
+    Feed::init_pods("kube-system", &"a=b".parse().unwrap())
+}
+
+fn seen_pod(view: InitPodView) -> Fact {
+    Fact::InitPod(view, feed())
+}
+
+fn listed_pods(views: Vec<InitPodView>, version: Version) -> Fact {
+    Fact::InitPods(views, version, feed())
+}
+
 fn knowing(facts: Vec<Fact>) -> World {
     let mut world = World::default();
     for fact in facts {
@@ -90,7 +105,7 @@ fn worker_gone(pod: &str, version: u64) -> Fact {
 }
 
 fn pod_gone(version: u64) -> Fact {
-    Fact::InitPodGone("p".into(), "n1".into(), Version(version))
+    Fact::InitPodGone("p".into(), "n1".into(), Version(version), feed())
 }
 
 fn reread(view: Option<NodeView>, worker: Option<WorkerView>, version: u64) -> Fact {
@@ -122,18 +137,18 @@ fn what_is_gone_does_not_come_back_by_an_old_fact() {
         knowing(vec![
             watched(node("a", 5)),
             watched_worker(worker("w", 5)),
-            Fact::InitPod(pod("p", 5)),
+            seen_pod(pod("p", 5)),
             node_gone(10),
             worker_gone("w", 10),
             pod_gone(10),
         ])
     };
     let old = [
-        vec![watched(node("a", 10)), watched_worker(worker("w", 10)), Fact::InitPod(pod("p", 10))],
+        vec![watched(node("a", 10)), watched_worker(worker("w", 10)), seen_pod(pod("p", 10))],
         vec![
             Fact::Nodes(vec![node("a", 5)], Version(9)),
             Fact::Workers(vec![worker("w", 5)], Version(9)),
-            Fact::InitPods(vec![pod("p", 5)], Version(9)),
+            listed_pods(vec![pod("p", 5)], Version(9)),
         ],
         vec![reread(Some(node("a", 5)), Some(worker("w", 5)), 9)],
     ];
@@ -155,13 +170,13 @@ fn a_list_that_is_not_older_than_the_watch_shows_what_the_watch_has_lost() {
                 id: WorkerRef { name: "other".to_owned(), uid: "w2".into() },
                 ..worker("w2", 10)
             }),
-            Fact::InitPod(pod("p2", 10)),
+            seen_pod(pod("p2", 10)),
         ]);
         world.learn(reread(Some(node("a", 5)), Some(worker("w", 6)), version), at(2));
         assert_eq!(known(&world), [Some(5), Some(6), None], "read at {version}");
         world.learn(Fact::Nodes(vec![node("a", 7)], Version(version)), at(2));
         world.learn(Fact::Workers(vec![worker("w", 8)], Version(version)), at(2));
-        world.learn(Fact::InitPods(vec![pod("p", 9)], Version(version)), at(2));
+        world.learn(listed_pods(vec![pod("p", 9)], Version(version)), at(2));
         assert_eq!(known(&world), [Some(7), Some(8), Some(9)], "listed at {version}");
     }
 }
@@ -169,17 +184,17 @@ fn a_list_that_is_not_older_than_the_watch_shows_what_the_watch_has_lost() {
 #[test]
 fn what_is_told_twice_is_no_news() {
     let mut world =
-        knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), Fact::InitPod(pod("p", 5))]);
+        knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), seen_pod(pod("p", 5))]);
     for fact in [
         watched(node("a", 5)),
         watched_worker(worker("w", 5)),
-        Fact::InitPod(pod("p", 5)),
+        seen_pod(pod("p", 5)),
         Fact::Nodes(vec![node("a", 5)], Version(5)),
         Fact::Workers(vec![worker("w", 5)], Version(5)),
-        Fact::InitPods(vec![pod("p", 5)], Version(5)),
+        listed_pods(vec![pod("p", 5)], Version(5)),
         watched(node("a", 4)),
         watched_worker(worker("w", 4)),
-        Fact::InitPod(pod("p", 4)),
+        seen_pod(pod("p", 4)),
         node_gone(4),
         worker_gone("w", 4),
         worker_gone("another", 9),
@@ -195,7 +210,7 @@ fn what_is_told_twice_is_no_news() {
 #[test]
 fn a_fresh_read_that_is_older_than_what_is_known_changes_nothing() {
     let mut world = knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5))]);
-    world.learn(reread(Some(node("a", 4)), Some(worker("w", 4)), 9), at(2));
+    world.learn(reread(Some(node("a", 4)), Some(worker("w", 4)), 4), at(2));
     assert_eq!(known(&world), [Some(5), Some(5), None]);
     world.learn(reread(None, None, 4), at(2));
     assert_eq!(known(&world), [Some(5), Some(5), None]);
@@ -205,8 +220,7 @@ fn a_fresh_read_that_is_older_than_what_is_known_changes_nothing() {
 #[test]
 fn what_a_list_or_a_fresh_read_does_not_show_is_gone() {
     for version in [5, 6] {
-        let facts =
-            || vec![watched(node("a", 5)), watched_worker(worker("w", 5)), Fact::InitPod(pod("p", 5))];
+        let facts = || vec![watched(node("a", 5)), watched_worker(worker("w", 5)), seen_pod(pod("p", 5))];
         let mut world = knowing(facts());
         world.learn(reread(None, None, version), at(2));
         assert_eq!(known(&world), [None, None, Some(5)]);
@@ -216,7 +230,7 @@ fn what_a_list_or_a_fresh_read_does_not_show_is_gone() {
         world.learn(Fact::Workers(vec![], Version(version)), at(2));
         assert_eq!(known(&world), [None, None, Some(5)]);
         assert!(world.entry(&"n1".into()).is_some());
-        world.learn(Fact::InitPods(vec![], Version(version)), at(2));
+        world.learn(listed_pods(vec![], Version(version)), at(2));
         assert!(world.entry(&"n1".into()).is_none(), "nothing is left to know");
         assert_eq!(world.take_touched(), ["n1".into()].into());
     }
@@ -225,17 +239,17 @@ fn what_a_list_or_a_fresh_read_does_not_show_is_gone() {
 #[test]
 fn what_came_after_a_list_was_made_is_not_gone() {
     let mut world =
-        knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), Fact::InitPod(pod("p", 5))]);
+        knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), seen_pod(pod("p", 5))]);
     world.learn(Fact::Nodes(vec![], Version(4)), at(2));
     world.learn(Fact::Workers(vec![], Version(4)), at(2));
-    world.learn(Fact::InitPods(vec![], Version(4)), at(2));
+    world.learn(listed_pods(vec![], Version(4)), at(2));
     assert_eq!(known(&world), [Some(5); 3]);
 }
 
 #[test]
 fn the_end_of_an_object_may_have_the_version_in_which_it_was_seen_last() {
     let mut world =
-        knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), Fact::InitPod(pod("p", 5))]);
+        knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), seen_pod(pod("p", 5))]);
     for fact in [node_gone(5), worker_gone("w", 5), pod_gone(5)] {
         world.learn(fact, at(2));
     }

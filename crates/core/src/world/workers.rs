@@ -4,19 +4,23 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{Latest, SeenWorker, Source, Tally, World, is_news};
+use super::{SeenWorker, Source, Tally, World, is_news, is_news_in_list};
 use crate::action::worker_name;
+use crate::feed::{Feed, Kind};
 use crate::ids::{NodeName, NodeRef, Version, WorkerRef};
 use crate::view::{Ending, Purpose, Stage, WorkerView};
+
+const FEED: Feed = Feed::of(Kind::Workers);
 
 impl World {
     pub(super) fn worker(&mut self, view: WorkerView, source: Source, now: Timestamp) {
         let version = view.version;
-        if is_news(self.worker_version(&view.stamp.node.name, &view.id.name), version, self.latest.workers) {
+        if is_news(self.worker_version(&view.stamp.node.name, &view.id.name), version, self.latest.of(&FEED))
+        {
             self.set_worker(view, now);
         }
         if source == Source::Watch {
-            self.latest.workers = self.latest.workers.max(version);
+            self.latest.advance(&FEED, version);
         }
     }
 
@@ -55,7 +59,7 @@ impl World {
 
     pub(super) fn worker_gone(&mut self, id: &WorkerRef, node: &NodeName, version: Version, source: Source) {
         if source == Source::Watch {
-            self.latest.workers = self.latest.workers.max(version);
+            self.latest.advance(&FEED, version);
         }
         let entry = self.entries.get(node);
         let known = entry.and_then(|entry| entry.workers.get(&id.name));
@@ -66,13 +70,14 @@ impl World {
 
     pub(super) fn workers(&mut self, views: Vec<WorkerView>, version: Version, now: Timestamp) {
         let listed: BTreeSet<String> = views.iter().map(|view| view.id.name.clone()).collect();
+        let floor = self.latest.floor(&FEED, version);
         for view in views {
             let known = self.worker_version(&view.stamp.node.name, &view.id.name);
-            if is_news(known, view.version, Latest::floor(self.latest.workers, version)) {
+            if is_news_in_list(known, view.version, version, floor) {
                 self.set_worker(view, now);
             }
         }
-        self.latest.workers = self.latest.workers.max(version);
+        self.latest.advance(&FEED, version);
         let all =
             self.entries.iter().flat_map(|(node, entry)| entry.workers.values().map(move |w| (node, w)));
         let gone: Vec<(NodeName, String)> = all

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use knr_core::action::{Action, worker_name};
+use knr_core::config::Config;
 use knr_core::engine::Outcome;
+use knr_core::feed::Feed;
 use knr_core::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
 use knr_core::names;
 use knr_core::patch::NodePatch;
+use knr_core::policy::Policies;
 use knr_core::texts::Texts;
 use knr_core::view::{
     ClaimRef, Condition, ConditionStatus, InitPodView, LedgerView, NodeView, PoolView, Stage, Stamp,
@@ -59,8 +62,10 @@ impl Cluster {
     }
 
     /// Everything there is, by lists.
-    pub(crate) fn lists(&self) -> Vec<Fact> {
-        vec![self.node_list(), self.worker_list(), self.pod_list(), self.pool_list(), self.ledger_fact()]
+    pub(crate) fn lists(&self, config: &Config) -> Vec<Fact> {
+        let mut lists = vec![self.node_list(), self.worker_list(), self.pool_list(), self.ledger_fact()];
+        lists.extend(self.pod_lists(config));
+        lists
     }
 
     pub(crate) fn node_list(&self) -> Fact {
@@ -71,8 +76,12 @@ impl Cluster {
         Fact::Workers(self.workers.values().cloned().collect(), self.version())
     }
 
-    pub(crate) fn pod_list(&self) -> Fact {
-        Fact::InitPods(self.pods.values().cloned().collect(), self.version())
+    pub(crate) fn pod_lists(&self, config: &Config) -> Vec<Fact> {
+        let list = |feed: Feed| {
+            let pods = self.pods.values().filter(|pod| feed.shows(pod)).cloned().collect();
+            Fact::InitPods(pods, self.version(), feed)
+        };
+        Feed::of_init_pods(&Policies::from(config)).into_iter().map(list).collect()
     }
 
     pub(crate) fn pool_list(&self) -> Fact {
@@ -163,6 +172,23 @@ impl Cluster {
         put_condition(&mut document, condition_json(condition));
         Some(Fact::Node(self.put_node(node.name.as_str(), document), Source::Answer))
     }
+}
+
+/// What the watches tell when an init pod has changed from one to the other at a version.
+pub(crate) fn pod_changes(
+    config: &Config,
+    before: Option<&InitPodView>,
+    after: Option<&InitPodView>,
+    version: Version,
+) -> Vec<Fact> {
+    let told = |feed: Feed| match (before, after) {
+        (_, Some(pod)) if feed.shows(pod) => Some(Fact::InitPod(pod.clone(), feed)),
+        (Some(pod), _) if feed.shows(pod) => {
+            Some(Fact::InitPodGone(pod.uid.clone(), pod.host.clone(), version, feed))
+        }
+        _ => None,
+    };
+    Feed::of_init_pods(&Policies::from(config)).into_iter().filter_map(told).collect()
 }
 
 /// A condition as it stands in an object.

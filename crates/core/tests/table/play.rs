@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use knr_core::action::Action;
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Order, Outcome, Plan, Question};
-use knr_core::ids::{NodeRef, Version};
+use knr_core::ids::NodeRef;
 use knr_core::patch::{NodePatch, PatchOp};
 use knr_core::view::{LedgerEntry, LedgerView, Occupancy, PoolView};
 use knr_core::world::{Fact, Source};
@@ -14,10 +14,11 @@ use serde_json::Value;
 
 use super::spec::{Answer, Expect, Say, Scene, SeatSpec};
 use super::{build, clock, without_day};
-use crate::support::cluster::Cluster;
+use crate::support::cluster::{Cluster, pod_changes};
 
 struct Stage {
     engine: Engine,
+    config: Config,
     cluster: Cluster,
     now: Timestamp,
     /// The node that is meant where none is named.
@@ -32,6 +33,7 @@ pub(crate) fn play(case: &Scene) -> Vec<String> {
     let first_node = case.node.iter().chain(&case.nodes).next();
     let mut stage = Stage {
         engine: engine(case),
+        config: config(case.config.as_ref()),
         cluster: Cluster::default(),
         now: clock(case.now.as_deref().unwrap_or("10:00:30")),
         subject: first_node.map_or_else(|| "n1".to_owned(), build::name_of),
@@ -65,16 +67,17 @@ impl Stage {
     /// What a replica learns when it starts, and what it sees come after that.
     fn open(&mut self, case: &Scene) {
         let mut facts = Vec::new();
+        let config = self.config.clone();
         let mut start = |cluster: &Cluster| {
             let lists = [
-                ("nodes", cluster.node_list()),
-                ("workers", cluster.worker_list()),
-                ("pods", cluster.pod_list()),
-                ("pools", cluster.pool_list()),
-                ("ledger", cluster.ledger_fact()),
+                ("nodes", vec![cluster.node_list()]),
+                ("workers", vec![cluster.worker_list()]),
+                ("pods", cluster.pod_lists(&config)),
+                ("pools", vec![cluster.pool_list()]),
+                ("ledger", vec![cluster.ledger_fact()]),
             ];
-            let listed = |(kind, _): &(&str, Fact)| !case.unlisted.iter().any(|unlisted| unlisted == kind);
-            facts.extend(lists.into_iter().filter(listed).map(|(_, list)| list));
+            let listed = |(kind, _): &(&str, _)| !case.unlisted.iter().any(|unlisted| unlisted == kind);
+            facts.extend(lists.into_iter().filter(listed).flat_map(|(_, lists)| lists));
         };
         let seen = if case.found {
             self.change(case);
@@ -98,7 +101,8 @@ impl Stage {
     fn step(&mut self, step: &Scene) {
         self.now = step.now.as_deref().map_or(self.now, clock);
         if let Some(overrides) = &step.config {
-            self.engine.configure(&config(Some(overrides)));
+            self.config = config(Some(overrides));
+            self.engine.configure(&self.config);
         }
         match step.lead {
             Some(true) => self.engine.lead(),
@@ -118,7 +122,7 @@ impl Stage {
         facts.extend(step.unsound.iter().map(|name| Fact::Unsound(build::node_ref(&self.cluster, name))));
         facts.extend(step.sound.iter().map(|name| Fact::Sound(build::node_ref(&self.cluster, name))));
         if step.relist {
-            facts.extend(self.cluster.lists());
+            facts.extend(self.cluster.lists(&self.config));
         }
         for fact in facts {
             self.engine.learn(fact, self.now);
@@ -127,8 +131,8 @@ impl Stage {
 
     /// Changes the cluster, and says what the watches tell of it.
     fn change(&mut self, scene: &Scene) -> Vec<Fact> {
-        let cluster = &mut self.cluster;
-        let mut facts: Vec<Fact> = scene.gone.iter().map(|what| gone(cluster, what)).collect();
+        let (cluster, config) = (&mut self.cluster, &self.config);
+        let mut facts: Vec<Fact> = scene.gone.iter().flat_map(|what| gone(cluster, config, what)).collect();
         for spec in scene.node.iter().chain(&scene.nodes) {
             facts.push(Fact::Node(build::node(cluster, spec), Source::Watch));
         }
@@ -136,7 +140,9 @@ impl Stage {
             facts.push(Fact::Worker(build::worker(cluster, spec), Source::Watch));
         }
         for spec in scene.pod.iter().chain(&scene.pods) {
-            facts.push(Fact::InitPod(build::pod(cluster, spec)));
+            let before = cluster.pods.clone();
+            let pod = build::pod(cluster, spec);
+            facts.extend(pod_changes(config, before.get(&pod.uid), Some(&pod), pod.version));
         }
         if let Some(pools) = &scene.pools {
             let pool = |(name, taints): (&String, &Vec<String>)| PoolView {
@@ -262,25 +268,27 @@ impl Stage {
     }
 }
 
-fn gone(cluster: &mut Cluster, what: &str) -> Fact {
-    let fact = match what.split_once(' ') {
-        Some(("node", name)) => cluster.node_gone(name),
+fn gone(cluster: &mut Cluster, config: &Config, what: &str) -> Vec<Fact> {
+    let facts: Vec<Fact> = match what.split_once(' ') {
+        Some(("node", name)) => cluster.node_gone(name).into_iter().collect(),
         Some(("worker", node)) => {
             let id: NodeRef = build::node_ref(cluster, node);
-            cluster.worker_gone(&knr_core::action::worker_name(&id.uid))
+            cluster.worker_gone(&knr_core::action::worker_name(&id.uid)).into_iter().collect()
         }
         Some(("pod", name)) => {
-            let version: Version = cluster.tick();
-            cluster.pods.remove(&name.into()).map(|pod| Fact::InitPodGone(pod.uid, pod.host, version))
+            let pod = cluster.pods.remove(&name.into());
+            pod_changes(config, pod.as_ref(), None, cluster.tick())
         }
-        _ => None,
+        _ => Vec::new(),
     };
-    fact.unwrap_or_else(|| panic!("there is no {what} that could go"))
+    assert!(!facts.is_empty(), "there is no {what} that could go");
+    facts
 }
 
 fn question(question: &Question) -> String {
     match question {
         Question::Everything => "everything".to_owned(),
+        Question::StartOver => "everything again".to_owned(),
         Question::Node(node) => format!("node {node}"),
         Question::Occupancy(node) => format!("occupancy of {node}"),
     }

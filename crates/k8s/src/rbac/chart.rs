@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use knr_core::config::Config;
 
 use super::Rules;
-use crate::api::{NODE_EVENTS, Namespaces};
+use crate::api::NODE_EVENTS;
 use crate::calls::{Call, Place, Rule, When, Who};
 use crate::scope;
 
@@ -32,9 +32,8 @@ Every right, and nothing that is not asked for.
 {{- $own := .Release.Namespace }}
 {{- $workers := $config.worker.namespace }}
 {{- $lease := $config.leaderElection.leaseNamespace | default $own }}
-{{- $named := list }}
-{{- range $config.gates }}{{ $named = concat $named (.namespaces | default (list "kube-system")) | uniq }}{{ end }}
-{{- $gates := eq (len $named) 1 | ternary (first $named) "" }}
+{{- $gates := list }}
+{{- range $config.gates }}{{ $gates = concat $gates (.namespaces | default (list "kube-system")) | uniq }}{{ end }}
 "#;
 
 /// The name of the lease, as the template finds it.
@@ -45,7 +44,7 @@ fn template() -> String {
     for who in [Who::Controller, Who::Worker, Who::Daemonset, Who::Release, Who::Doctor] {
         let _ = write!(text, "\n{{{{- if ${} }}}}\n", word(who));
         for ((when, place), rules) in roles(who) {
-            let role = role(who, when, place, &rules);
+            let role = everywhere(place, role(who, when, place, &rules));
             let _ = match condition(when) {
                 None => write!(text, "{role}"),
                 Some(condition) => write!(text, "{{{{- if {condition} }}}}\n{role}{{{{- end }}}}\n"),
@@ -59,21 +58,28 @@ fn template() -> String {
 fn roles(who: Who) -> BTreeMap<(When, Place), Rules> {
     let mut config = Config::default();
     LEASE_NAME.clone_into(&mut config.leader_election.lease_name);
-    let namespaces = Namespaces::of(&config, "");
     let mut roles: BTreeMap<(When, Place), Rules> = BTreeMap::new();
     for call in Call::ALL.iter().filter(|call| call.rule().who.contains(&who)) {
         let Rule { verb, group, resource, place, when, .. } = call.rule();
-        let name = scope::of(*call, &config, &namespaces).name;
+        let name = scope::name(*call, &config);
         let role = roles.entry((when, place)).or_default();
         role.entry((group, resource, name)).or_default().insert(verb.as_str());
     }
     roles
 }
 
+/// A role for each namespace, where there can be several.
+fn everywhere(place: Place, role: String) -> String {
+    match place {
+        Place::Gates => format!("{{{{- range $namespace := $gates }}}}\n{role}{{{{- end }}}}\n"),
+        Place::Cluster | Place::Workers | Place::Own | Place::Lease | Place::NodeEvents => role,
+    }
+}
+
 fn role(who: Who, when: When, place: Place, rules: &Rules) -> String {
     let (who, name, namespace) = (word(who), suffix(when, place), namespace(place));
     let mut text = format!(
-        "{{{{ include \"kube-node-ready.role\" (dict \"root\" . \"who\" \"{who}\" \"name\" \"{name}\" \
+        "{{{{ include \"kube-node-ready.role\" (dict \"root\" $ \"who\" \"{who}\" \"name\" \"{name}\" \
          \"namespace\" {namespace}) }}}}\nrules:\n"
     );
     for ((group, resource, name), verbs) in rules {
@@ -135,7 +141,7 @@ fn namespace(place: Place) -> String {
         Place::Own => "$own".to_owned(),
         Place::Lease => "$lease".to_owned(),
         Place::NodeEvents => format!("{NODE_EVENTS:?}"),
-        Place::Gates => "$gates".to_owned(),
+        Place::Gates => "$namespace".to_owned(),
     }
 }
 

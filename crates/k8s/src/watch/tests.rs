@@ -1,6 +1,5 @@
 use std::sync::Mutex;
 
-use knr_core::config::Config;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 
@@ -47,7 +46,10 @@ impl Followed {
             Fact::Node(view, _) => format!("{} at {}", view.id.name, view.version.0),
             Fact::NodeGone(id, version) => format!("{} gone at {}", id.name, version.0),
             Fact::Pools(pools) => format!("{} pools", pools.len()),
-            Fact::InitPods(pods, version) => format!("{} pods at {}", pods.len(), version.0),
+            Fact::InitPods(pods, version, feed) => format!("{} pods at {} by {feed}", pods.len(), version.0),
+            Fact::InitPod(pod, feed) => format!("{} at {} by {feed}", pod.name, pod.version.0),
+            Fact::InitPodGone(uid, _, version, feed) => format!("{uid} gone at {} by {feed}", version.0),
+            Fact::Restored(feed) => format!("{feed} restored"),
             other => panic!("{other:?}"),
         }
     }
@@ -81,7 +83,7 @@ async fn a_list_is_streamed_and_its_changes_follow() {
         event("MODIFIED", node("b", 8)),
         event("DELETED", node("a", 9)),
     ];
-    let mut followed = follow(Feed::nodes(), vec![Answer::LinesThenSilence(lines)]);
+    let mut followed = follow(Feed::of(Kind::Nodes), vec![Answer::LinesThenSilence(lines)]);
     assert_eq!(followed.next().await, "all a b at 7");
     assert_eq!(followed.next().await, "b at 8");
     assert_eq!(followed.next().await, "a gone at 9");
@@ -92,7 +94,7 @@ async fn a_list_is_streamed_and_its_changes_follow() {
 async fn a_server_that_does_not_stream_lists_is_asked_for_pages() {
     let page = |name: &str, next: &str| json!({ "metadata": { "resourceVersion": "7", "continue": next }, "items": [node(name, 3)] });
     let mut followed = follow(
-        Feed::nodes(),
+        Feed::of(Kind::Nodes),
         vec![
             Answer::Json(422, status(422)),
             Answer::Json(200, page("a", "more")),
@@ -111,7 +113,7 @@ async fn a_server_that_does_not_stream_lists_is_asked_for_pages() {
 async fn a_watch_goes_on_from_the_last_version_it_has_heard_of() {
     for (line, version) in [(event("MODIFIED", node("a", 8)), 8), (bookmark(9, false), 9)] {
         let mut followed = follow(
-            Feed::nodes(),
+            Feed::of(Kind::Nodes),
             vec![
                 Answer::Lines(vec![bookmark(7, true), line]),
                 Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 20))]),
@@ -126,7 +128,7 @@ async fn a_watch_goes_on_from_the_last_version_it_has_heard_of() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_ends_before_all_was_told_begins_again() {
     let mut followed = follow(
-        Feed::nodes(),
+        Feed::of(Kind::Nodes),
         vec![
             Answer::Lines(vec![event("ADDED", node("a", 3)), bookmark(5, false)]),
             Answer::LinesThenSilence(vec![event("ADDED", node("b", 4)), bookmark(7, true)]),
@@ -140,39 +142,43 @@ async fn what_is_deleted_before_all_was_told_does_not_come_back() {
     let lines =
         vec![event("ADDED", node("a", 3)), event("ADDED", node("b", 4)), event("DELETED", node("a", 5))];
     let ends = follow(
-        Feed::nodes(),
+        Feed::of(Kind::Nodes),
         vec![Answer::Lines(lines.clone()), Answer::LinesThenSilence(vec![bookmark(7, true)])],
     );
     let whole = lines.into_iter().chain([bookmark(7, true)]).collect();
-    let stays = follow(Feed::nodes(), vec![Answer::LinesThenSilence(whole)]);
+    let stays = follow(Feed::of(Kind::Nodes), vec![Answer::LinesThenSilence(whole)]);
     for (mut followed, told) in [(ends, "all  at 7"), (stays, "all b at 7")] {
         assert_eq!(followed.next().await, told);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_gate_waits_for_any_more_when_all_was_told_is_not_kept() {
-    let gates = "gates: [{name: a}, {name: b, podSelector: x=y, taint: {key: b, effect: NoSchedule}, \
-                 completedAnnotation: c}]";
-    let feed = Feed::init_pods(&Config::parse(gates).unwrap()).unwrap();
-    let pod = |label: &str, version: &str| {
-        let metadata = json!({ "name": "p", "namespace": "kube-system", "uid": "p", "resourceVersion": version,
-                               "labels": { "x": label } });
+async fn init_pods_are_told_with_the_feed_that_shows_them() {
+    let feed = Feed::init_pods("one", &"x=y".parse().unwrap());
+    let pod = |version: &str| {
+        let metadata = json!({ "name": "p", "namespace": "one", "uid": "u", "resourceVersion": version,
+                               "labels": { "x": "y" } });
         json!({ "metadata": metadata, "spec": { "nodeName": "n1" } })
     };
-    for (label, told) in [("y", "1 pods at 7"), ("z", "0 pods at 7")] {
-        let lines =
-            vec![event("ADDED", pod("y", "3")), event("MODIFIED", pod(label, "4")), bookmark(7, true)];
-        let mut followed = follow(feed.clone(), vec![Answer::LinesThenSilence(lines)]);
-        assert_eq!(followed.next().await, told);
+    let lines = vec![
+        event("ADDED", pod("3")),
+        bookmark(7, true),
+        event("MODIFIED", pod("8")),
+        event("DELETED", pod("9")),
+    ];
+    let mut followed = follow(feed, vec![Answer::LinesThenSilence(lines)]);
+    for told in ["1 pods at 7", "p at 8", "u gone at 9"] {
+        assert_eq!(followed.next().await, format!("{told} by init-pods (x=y in one)"));
     }
+    let line = &followed.server.lines()[0];
+    assert!(line.contains("/namespaces/one/pods?") && line.contains("labelSelector=x%3Dy&"), "{line}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_ends_every_connection_at_once_is_not_asked_without_a_pause() {
     let mut answers: Vec<Answer> = (0..8).map(|_| Answer::Lines(vec![bookmark(7, true)])).collect();
     answers.push(Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 8))]));
-    let mut followed = follow(Feed::nodes(), answers);
+    let mut followed = follow(Feed::of(Kind::Nodes), answers);
     let began = Instant::now();
     while followed.next().await != "a at 8" {}
     assert!(began.elapsed() > Duration::from_secs(30), "{:?}", began.elapsed());
@@ -186,32 +192,88 @@ async fn what_the_server_has_forgotten_is_told_anew() {
         (vec![Answer::Lines(vec![bookmark(7, true)]), Answer::Json(410, status(410)), again()], "an answer"),
     ];
     for (answers, how) in forgotten {
-        let mut followed = follow(Feed::nodes(), answers);
+        let mut followed = follow(Feed::of(Kind::Nodes), answers);
         assert_eq!(followed.next().await, "all  at 7", "{how}");
         assert_eq!(followed.next().await, "all b at 31", "{how}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_ends_a_connection_but_loses_nothing() {
+async fn after_silence_everything_is_listed_again() {
     let mut followed = follow(
-        Feed::nodes(),
+        Feed::of(Kind::Nodes),
         vec![
             Answer::LinesThenSilence(vec![bookmark(7, true)]),
-            Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 8))]),
+            Answer::LinesThenSilence(vec![event("ADDED", node("a", 6)), bookmark(7, true)]),
         ],
     );
     assert_eq!(followed.next().await, "all  at 7");
-    assert_eq!(followed.next().await, "a at 8");
-    assert!(followed.server.lines()[1].contains("resourceVersion=7&"));
+    assert_eq!(followed.next().await, "all a at 7");
+    assert!(followed.server.lines()[1].contains("sendInitialEvents=true"));
     assert_eq!(*followed.log.0.lock().unwrap(), ["nothing was heard for too long"]);
+}
+
+/// What is told when the server ends a watch in this way, and then lists everything at this version.
+async fn listed_after(end: Vec<Answer>, version: u32) -> Vec<String> {
+    let began = Answer::Lines(vec![bookmark(7, true), event("MODIFIED", node("a", 8)), bookmark(9, false)]);
+    let list = Answer::LinesThenSilence(vec![event("ADDED", node("a", 3)), bookmark(version, true)]);
+    let answers = std::iter::once(began).chain(end).chain([list]).collect();
+    let mut followed = follow(Feed::of(Kind::Nodes), answers);
+    let mut told = vec![followed.next().await, followed.next().await];
+    assert_eq!(told, ["all  at 7", "a at 8"]);
+    told.clear();
+    while !told.last().is_some_and(|told| told.starts_with("all")) {
+        told.push(followed.next().await);
+    }
+    told
+}
+
+/// The ways in which a server can take a watch from a version that is yet to come.
+fn from_the_future() -> Vec<Vec<Answer>> {
+    let mut too_large = status(504);
+    too_large["details"] =
+        json!({ "causes": [{ "reason": TOO_LARGE, "message": "Too large resource version" }] });
+    vec![
+        vec![Answer::LinesThenSilence(Vec::new())],
+        vec![Answer::Lines(vec![event("ERROR", too_large.clone())])],
+        vec![Answer::Json(504, too_large)],
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_below_what_was_heard_means_that_the_store_was_restored() {
+    for end in from_the_future() {
+        assert_eq!(listed_after(end, 5).await, ["nodes restored", "all a at 5"]);
+    }
+    for end in from_the_future() {
+        assert_eq!(listed_after(end, 9).await, ["all a at 9"], "nothing has happened since");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_below_what_was_heard_mean_that_the_store_was_restored() {
+    let page = |version: &str| json!({ "metadata": { "resourceVersion": version }, "items": [] });
+    let mut followed = follow(
+        Feed::of(Kind::Nodes),
+        vec![
+            Answer::Json(422, status(422)),
+            Answer::Json(200, page("7")),
+            Answer::LinesThenSilence(Vec::new()),
+            Answer::Json(200, page("5")),
+            Answer::LinesThenSilence(Vec::new()),
+            Answer::Json(200, page("6")),
+        ],
+    );
+    for told in ["all  at 7", "nodes restored", "all  at 5", "all  at 6"] {
+        assert_eq!(followed.next().await, told);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_read_is_left_out() {
     let broken = event("MODIFIED", json!({ "metadata": { "name": 7 } }));
     let lines = vec![bookmark(7, true), broken, event("MODIFIED", node("a", 9))];
-    let mut followed = follow(Feed::nodes(), vec![Answer::LinesThenSilence(lines)]);
+    let mut followed = follow(Feed::of(Kind::Nodes), vec![Answer::LinesThenSilence(lines)]);
     assert_eq!(followed.next().await, "all  at 7");
     assert_eq!(followed.next().await, "a at 9");
     assert_eq!(followed.server.lines().len(), 1);
@@ -221,7 +283,7 @@ async fn an_object_that_cannot_be_read_is_left_out() {
 async fn trouble_is_followed_by_a_pause_and_another_try() {
     let mut answers: Vec<Answer> = (0..5).map(|_| Answer::Json(500, status(500))).collect();
     answers.push(Answer::LinesThenSilence(vec![bookmark(7, true)]));
-    let mut followed = follow(Feed::nodes(), answers);
+    let mut followed = follow(Feed::of(Kind::Nodes), answers);
     assert_eq!(followed.next().await, "all  at 7");
     assert_eq!(followed.log.0.lock().unwrap().len(), 5);
 }
@@ -229,7 +291,7 @@ async fn trouble_is_followed_by_a_pause_and_another_try() {
 #[tokio::test(start_paused = true)]
 async fn everything_is_told_anew_on_request() {
     let mut followed = follow(
-        Feed::nodes(),
+        Feed::of(Kind::Nodes),
         vec![
             Answer::LinesThenSilence(vec![bookmark(7, true)]),
             Answer::LinesThenSilence(vec![event("ADDED", node("b", 8)), bookmark(9, true)]),
@@ -243,7 +305,7 @@ async fn everything_is_told_anew_on_request() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_without_karpenter_has_no_pools_until_it_has() {
     let mut followed = follow(
-        Feed::pools(),
+        Feed::of(Kind::Pools),
         vec![
             Answer::Json(404, status(404)),
             Answer::LinesThenSilence(vec![event("ADDED", node("p", 8)), bookmark(9, true)]),

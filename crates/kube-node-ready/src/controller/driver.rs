@@ -187,7 +187,7 @@ impl Driver {
         }
         let live = self.engine.world().live_workers();
         for question in questions {
-            self.readers.ask(question, &self.config, live);
+            self.readers.ask(question, &self.config, live, &mut self.watches);
         }
         self.witness.dropped_events(self.writers.schedule.drop_old_events());
         let timeout = self.config.kubernetes.request_timeout();

@@ -235,7 +235,7 @@ async fn drive(parts: Parts, stop: CancellationToken) -> Landed {
     let (facts, received) = mpsc::channel(FACTS);
     let watches = Watches::start(api.clone(), &config, facts.clone(), health.clone(), Arc::clone(&metrics));
     let (writers, answers) = Writers::new(Actor::new(api.clone(), identity), clock);
-    let readers = Readers::new(api, facts, &watches);
+    let readers = Readers::new(api, facts);
     if config.node_management.delete_failed_nodes {
         readers.read_ledger(config.kubernetes.request_timeout());
     }

@@ -9,16 +9,13 @@ use knr_core::engine::Question;
 use knr_core::ids::NodeRef;
 use knr_core::world::Fact;
 use knr_k8s::api::{Api, Failed};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::watches::Watches;
 
 /// Reads under way at most.
 const AT_ONCE: usize = 10;
-/// Everything is listed anew this often, in case a watch has lost something without any sign of it. In between, a watch
-/// that is silent for too long begins again by itself, and kubelets report every few minutes anyway.
-const FULL_LIST: Duration = Duration::from_mins(10);
 const LEDGER_PAUSE: Duration = Duration::from_secs(5);
 
 /// What is being read.
@@ -52,32 +49,34 @@ impl Drop for Claim {
 pub(super) struct Readers {
     api: Api,
     facts: mpsc::Sender<Fact>,
-    relist_workers: Arc<Notify>,
-    relist_others: Vec<Arc<Notify>>,
     places: Arc<Semaphore>,
     asked: Arc<Mutex<BTreeSet<Asked>>>,
-    listed: Instant,
 }
 
 impl Readers {
-    pub(super) fn new(api: Api, facts: mpsc::Sender<Fact>, watches: &Watches) -> Self {
-        Self {
-            api,
-            facts,
-            relist_workers: Arc::clone(&watches.relist_workers),
-            relist_others: watches.relist_others.clone(),
-            places: Arc::new(Semaphore::new(AT_ONCE)),
-            asked: Arc::default(),
-            listed: Instant::now(),
-        }
+    pub(super) fn new(api: Api, facts: mpsc::Sender<Fact>) -> Self {
+        Self { api, facts, places: Arc::new(Semaphore::new(AT_ONCE)), asked: Arc::default() }
     }
 
     /// Answers a question some time. One that cannot be answered is asked again by the rules.
-    pub(super) fn ask(&mut self, question: Question, config: &Config, live_workers: usize) {
+    pub(super) fn ask(
+        &self,
+        question: Question,
+        config: &Config,
+        live_workers: usize,
+        watches: &mut Watches,
+    ) {
         let limit = config.kubernetes.request_timeout();
         let with_ledger = config.node_management.delete_failed_nodes;
         match question {
-            Question::Everything => self.refresh(live_workers),
+            Question::Everything => watches.refresh(live_workers),
+            Question::StartOver => {
+                tracing::warn!("The API server's store was restored from a backup; everything is read again");
+                watches.relist();
+                if with_ledger {
+                    self.read_ledger(limit);
+                }
+            }
             Question::Node(node) => {
                 if with_ledger {
                     self.spawn(
@@ -92,19 +91,6 @@ impl Readers {
             Question::Occupancy(node) => self.spawn(Asked::Occupancy(node.clone()), move |api| async move {
                 api.occupancy(&node, Instant::now() + limit).await
             }),
-        }
-    }
-
-    /// A watch does not lose single events, it dies; and it notices that by itself. So as long as nothing goes on there is
-    /// nothing to read. While workers run, their end is too important to rely on that.
-    fn refresh(&mut self, live_workers: usize) {
-        let is_due = self.listed.elapsed() >= FULL_LIST;
-        if live_workers > 0 || is_due {
-            self.relist_workers.notify_one();
-        }
-        if is_due {
-            self.listed = Instant::now();
-            self.relist_others.iter().for_each(|relist| relist.notify_one());
         }
     }
 

@@ -1,19 +1,26 @@
-//! The watches: one task for each kind of object.
+//! The watches: one task for each feed.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use knr_core::config::Config;
+use knr_core::feed::{Feed, Kind};
+use knr_core::policy::Policies;
 use knr_core::world::Fact;
 use knr_k8s::api::Api;
-use knr_k8s::watch::{Feed, Kind, Pulse, Watch};
+use knr_k8s::watch::{Pulse, Watch};
 use knr_web::{Health, Metrics, Vital};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// A watch from which nothing was heard for this long is dead: the server sends a sign of life every minute.
 const DEAD: Duration = Duration::from_mins(5);
 const NEVER: Duration = Duration::from_hours(24 * 365);
+/// Everything is listed again this often, in case a watch has lost something without any sign of it. In between, a watch
+/// that is silent for too long begins again by itself, and kubelets report every few minutes anyway.
+const FULL_LIST: Duration = Duration::from_mins(10);
 
 /// All watches.
 pub(super) struct Watches {
@@ -21,36 +28,73 @@ pub(super) struct Watches {
     facts: mpsc::Sender<Fact>,
     health: Health,
     metrics: Arc<Metrics>,
-    /// Asks for all workers to be told anew.
-    pub(super) relist_workers: Arc<Notify>,
-    /// Asks for everything else to be told anew.
-    pub(super) relist_others: Vec<Arc<Notify>>,
-    init_pods: Option<(Feed, JoinHandle<()>, Vital)>,
+    watched: BTreeMap<Feed, Watched>,
+    rounds: BTreeMap<Kind, Arc<Round>>,
+    listed: Instant,
 }
 
-/// Only nodes with a pool of Karpenter's concern its watch, and they stay as they are without it.
-fn dead_after(kind: Kind) -> Duration {
-    match kind {
-        Kind::Nodes | Kind::Workers | Kind::InitPods => DEAD,
-        Kind::Pools => NEVER,
+/// One watch.
+struct Watched {
+    task: JoinHandle<()>,
+    /// Asks for everything to be listed again.
+    relist: Arc<Notify>,
+}
+
+/// All watches of one kind. They share a vital, which beats once each of them was heard: one that is silent must not hide
+/// behind another.
+struct Round {
+    vital: Vital,
+    /// Whether each of them was heard since the last beat.
+    heard: Mutex<BTreeMap<Feed, bool>>,
+}
+
+impl Round {
+    fn new(vital: Vital) -> Self {
+        Self { vital, heard: Mutex::default() }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, BTreeMap<Feed, bool>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn join(&self, feed: Feed) {
+        self.heard().insert(feed, false);
+    }
+
+    fn hear(&self, feed: &Feed) {
+        let mut heard = self.heard();
+        if let Some(heard) = heard.get_mut(feed) {
+            *heard = true;
+        }
+        if heard.values().all(|heard| *heard) {
+            heard.values_mut().for_each(|heard| *heard = false);
+            self.vital.beat();
+        }
+    }
+
+    /// Says whether none is left.
+    fn leave(&self, feed: &Feed) -> bool {
+        let mut heard = self.heard();
+        heard.remove(feed);
+        heard.is_empty()
     }
 }
 
 /// The life signs of a watch.
 struct Signs {
-    kind: Kind,
-    vital: Vital,
+    feed: Feed,
+    round: Arc<Round>,
     metrics: Arc<Metrics>,
 }
 
 impl Pulse for Signs {
     fn heard(&self) {
-        self.vital.beat();
+        self.round.hear(&self.feed);
     }
 
     fn restarted(&self, why: &str) {
-        tracing::debug!(kind = %self.kind, why, "the watch begins again");
-        self.metrics.watch_restarted(self.kind.as_str());
+        tracing::debug!(feed = %self.feed, why, "the watch begins again");
+        self.metrics.watch_restarted(self.feed.kind().as_str());
     }
 }
 
@@ -63,50 +107,72 @@ impl Watches {
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let mut watches = Self {
-            api,
-            facts,
-            health,
-            metrics,
-            relist_workers: Arc::default(),
-            relist_others: (0..3).map(|_| Arc::default()).collect(),
-            init_pods: None,
-        };
-        watches.follow(Feed::nodes(), Arc::clone(&watches.relist_others[0]));
-        watches.follow(Feed::pools(), Arc::clone(&watches.relist_others[1]));
-        watches.follow(Feed::workers(), Arc::clone(&watches.relist_workers));
+        let (watched, rounds, listed) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
+        let mut watches = Self { api, facts, health, metrics, watched, rounds, listed };
         watches.configure(config);
         watches
     }
 
-    /// Stops to watch init pods for which no gate of this configuration waits. Afterwards nothing more comes of them.
+    /// Ends the watches that a configuration does not ask for. Afterwards nothing more comes of them.
     pub(super) async fn leave(&mut self, config: &Config) {
-        let feed = Feed::init_pods(config);
-        if let Some((_, task, vital)) =
-            self.init_pods.take_if(|(watched, ..)| Some(&*watched) != feed.as_ref())
-        {
-            task.abort();
-            // It ends because it was told to.
-            let _ = task.await;
-            vital.retire();
+        let feeds = Feed::all(&Policies::from(config));
+        let ended: BTreeSet<Feed> =
+            self.watched.keys().filter(|feed| !feeds.contains(feed)).cloned().collect();
+        for feed in ended {
+            if let Some(Watched { task, .. }) = self.watched.remove(&feed) {
+                task.abort();
+                // It ends because it was told to.
+                let _ = task.await;
+            }
+            if let Some(round) = self.rounds.get(&feed.kind())
+                && round.leave(&feed)
+            {
+                round.vital.retire();
+                self.rounds.remove(&feed.kind());
+            }
         }
     }
 
-    /// Watches the init pods of the gates that there are now.
+    /// Starts the watches that a configuration asks for and that do not run yet.
     pub(super) fn configure(&mut self, config: &Config) {
-        if let Some(feed) = Feed::init_pods(config)
-            && self.init_pods.is_none()
-        {
-            let (task, vital) = self.follow(feed.clone(), Arc::clone(&self.relist_others[2]));
-            self.init_pods = Some((feed, task, vital));
+        for feed in Feed::all(&Policies::from(config)) {
+            if !self.watched.contains_key(&feed) {
+                let watched = self.follow(feed.clone());
+                self.watched.insert(feed, watched);
+            }
         }
     }
 
-    fn follow(&self, feed: Feed, relist: Arc<Notify>) -> (JoinHandle<()>, Vital) {
-        let kind = feed.kind;
-        let vital = self.health.watch(kind.as_str(), dead_after(kind));
-        let pulse = Signs { kind, vital: vital.clone(), metrics: Arc::clone(&self.metrics) };
-        let watch = Watch { api: self.api.clone(), feed, facts: self.facts.clone(), pulse, relist };
-        (tokio::spawn(watch.follow()), vital)
+    fn follow(&mut self, feed: Feed) -> Watched {
+        let limit = if feed.kind().is_essential() { DEAD } else { NEVER };
+        let new_round = || Arc::new(Round::new(self.health.watch(feed.kind().as_str(), limit)));
+        let round = Arc::clone(self.rounds.entry(feed.kind()).or_insert_with(new_round));
+        round.join(feed.clone());
+        let pulse = Signs { feed: feed.clone(), round, metrics: Arc::clone(&self.metrics) };
+        let relist = Arc::<Notify>::default();
+        let (api, facts) = (self.api.clone(), self.facts.clone());
+        let watch = Watch { api, feed, facts, pulse, relist: Arc::clone(&relist) };
+        Watched { task: tokio::spawn(watch.follow()), relist }
+    }
+
+    /// A watch does not lose single events, it dies; and it notices that by itself. So as long as nothing goes on there is
+    /// nothing to list. While workers run, their end is too important to rely on that.
+    pub(super) fn refresh(&mut self, live_workers: usize) {
+        if self.listed.elapsed() >= FULL_LIST {
+            self.relist();
+        } else if live_workers > 0
+            && let Some(workers) = self.watched.get(&Feed::of(Kind::Workers))
+        {
+            workers.relist.notify_one();
+        }
+    }
+
+    /// Lists everything again.
+    pub(super) fn relist(&mut self) {
+        self.listed = Instant::now();
+        self.watched.values().for_each(|watched| watched.relist.notify_one());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -348,8 +348,10 @@ impl Keeper {
                 let (worker, worker_version) = self.runs.now();
                 Fact::Reread(Box::new(Reread { node, view, node_version, worker, worker_version }))
             }
-            (Question::Everything | Question::Occupancy(_), Some(view)) => Fact::Node(view, Source::Answer),
-            (Question::Everything | Question::Occupancy(_), None) => match known {
+            (Question::Everything | Question::StartOver | Question::Occupancy(_), Some(view)) => {
+                Fact::Node(view, Source::Answer)
+            }
+            (Question::Everything | Question::StartOver | Question::Occupancy(_), None) => match known {
                 Some((node, version)) => Fact::NodeGone(node, version),
                 None => return,
             },

@@ -1,12 +1,16 @@
 //! Lists, watches and single reads.
+//!
+//! A new kind that is watched needs a map in [`Api`], an [`Object`], and what is told of it in [`list_fact`] and in
+//! [`Change::fact`].
 
 use std::collections::BTreeMap;
 
 use knr_core::action::worker_name;
+use knr_core::feed::{Feed, Kind};
 use knr_core::ids::{NodeRef, Version};
 use knr_core::world::{Fact, Reread, Source};
 
-use super::{Api, Change, Kind, Object};
+use super::{Api, Change, Object};
 
 impl Api {
     /// Changes of a kind after a version, or none if they have been compacted away: 410.
@@ -32,37 +36,29 @@ impl Api {
         self.compacted = Version(self.version);
     }
 
-    /// All objects of a kind as they were at a version: now, or earlier if this server lags behind.
+    /// All objects of a feed as they were at a version: now, or earlier if this server lags behind.
     #[must_use]
-    pub(crate) fn list(&self, kind: Kind, version: Version) -> Fact {
+    pub(crate) fn list(&self, feed: &Feed, version: Version) -> Fact {
         if version == self.version() {
-            return match kind {
-                Kind::Nodes => {
-                    Fact::Nodes(self.nodes.values().map(|node| node.view.clone()).collect(), version)
-                }
-                Kind::Workers => {
-                    Fact::Workers(self.workers.values().map(|worker| (**worker).clone()).collect(), version)
-                }
-                Kind::InitPods => {
-                    Fact::InitPods(self.init_pods.values().map(|pod| (**pod).clone()).collect(), version)
-                }
-            };
+            let all = self.objects().filter(|object| object.kind() == feed.kind());
+            return list_fact(feed, all, version);
         }
         let mut objects: BTreeMap<String, Object> = BTreeMap::new();
-        let log = self.log.get(&kind).map_or(&[][..], Vec::as_slice);
+        let log = self.log.get(&feed.kind()).map_or(&[][..], Vec::as_slice);
         for change in log.iter().take_while(|change| change.version <= version) {
-            let key = match &change.object {
-                Object::Node(node) => node.view.id.name.to_string(),
-                Object::Worker(worker) => worker.id.name.clone(),
-                Object::InitPod(pod) => pod.uid.to_string(),
-            };
             if change.gone {
-                objects.remove(&key);
+                objects.remove(&change.object.key());
             } else {
-                objects.insert(key, change.object.clone());
+                objects.insert(change.object.key(), change.object.clone());
             }
         }
-        list_fact(kind, objects.into_values(), version)
+        list_fact(feed, objects.into_values(), version)
+    }
+
+    pub(super) fn objects(&self) -> impl Iterator<Item = Object> {
+        let nodes = self.nodes.values().cloned().map(Object::Node);
+        let workers = self.workers.values().cloned().map(Object::Worker);
+        nodes.chain(workers).chain(self.init_pods.values().cloned().map(Object::InitPod))
     }
 
     /// A node and its worker as they are now.
@@ -78,27 +74,30 @@ impl Api {
     }
 }
 
-fn list_fact(kind: Kind, objects: impl Iterator<Item = Object>, version: Version) -> Fact {
+fn list_fact(feed: &Feed, objects: impl Iterator<Item = Object>, version: Version) -> Fact {
     let (mut nodes, mut workers, mut init_pods) = (Vec::new(), Vec::new(), Vec::new());
     for object in objects {
         match object {
             Object::Node(node) => nodes.push(node.view.clone()),
             Object::Worker(worker) => workers.push((*worker).clone()),
-            Object::InitPod(pod) => init_pods.push((*pod).clone()),
+            Object::InitPod(pod) if feed.shows(&pod) => init_pods.push((*pod).clone()),
+            Object::InitPod(_) => {}
         }
     }
-    match kind {
+    match feed.kind() {
         Kind::Nodes => Fact::Nodes(nodes, version),
         Kind::Workers => Fact::Workers(workers, version),
-        Kind::InitPods => Fact::InitPods(init_pods, version),
+        Kind::InitPods => Fact::InitPods(init_pods, version, feed.clone()),
+        // They are not kept in this store.
+        Kind::Pools => Fact::Pools(Vec::new()),
     }
 }
 
 impl Change {
-    /// What a watch tells of it.
+    /// What a feed tells of it, if it shows it. No pod changes its labels.
     #[must_use]
-    pub(crate) fn fact(&self) -> Fact {
-        match (&self.object, self.gone) {
+    pub(crate) fn fact(&self, feed: &Feed) -> Option<Fact> {
+        Some(match (&self.object, self.gone) {
             (Object::Node(node), false) => Fact::Node(node.view.clone(), Source::Watch),
             (Object::Node(node), true) => Fact::NodeGone(node.view.id.clone(), self.version),
             (Object::Worker(worker), false) => Fact::Worker((**worker).clone(), Source::Watch),
@@ -106,10 +105,11 @@ impl Change {
                 let node = worker.stamp.node.name.clone();
                 Fact::WorkerGone(worker.id.clone(), node, self.version, Source::Watch)
             }
-            (Object::InitPod(pod), false) => Fact::InitPod((**pod).clone()),
+            (Object::InitPod(pod), _) if !feed.shows(pod) => return None,
+            (Object::InitPod(pod), false) => Fact::InitPod((**pod).clone(), feed.clone()),
             (Object::InitPod(pod), true) => {
-                Fact::InitPodGone(pod.uid.clone(), pod.host.clone(), self.version)
+                Fact::InitPodGone(pod.uid.clone(), pod.host.clone(), self.version, feed.clone())
             }
-        }
+        })
     }
 }

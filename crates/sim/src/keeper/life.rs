@@ -332,8 +332,10 @@ impl Sim {
                 worker: keeper.run.clone(),
                 worker_version: Version(keeper.events),
             })),
-            (Question::Everything | Question::Occupancy(_), Some(view)) => Fact::Node(view, Source::Answer),
-            (Question::Everything | Question::Occupancy(_), None) => match known {
+            (Question::Everything | Question::StartOver | Question::Occupancy(_), Some(view)) => {
+                Fact::Node(view, Source::Answer)
+            }
+            (Question::Everything | Question::StartOver | Question::Occupancy(_), None) => match known {
                 Some(version) => Fact::NodeGone(keeper.node.clone(), version),
                 None => return,
             },

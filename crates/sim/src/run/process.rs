@@ -7,12 +7,12 @@ use jiff::SignedDuration;
 use knr_core::action::Action;
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Question};
+use knr_core::feed::{Feed, Kind};
 use knr_core::ids::{NodeName, Version};
 use knr_core::world::Fact;
 
 use super::lease::LEASE;
 use super::{Event, Sim, millis};
-use crate::api::{KINDS, Kind};
 use crate::writers::{Request, Waiting};
 
 /// Everything is listed again this often.
@@ -30,7 +30,7 @@ impl Sim {
         let config = Arc::clone(&self.config);
         let replica = &mut self.replicas[id];
         replica.engine = Some(Engine::new(&config));
-        replica.config = config;
+        replica.configure(config);
         replica.life += 1;
         replica.wake = None;
         replica.due = false;
@@ -38,11 +38,9 @@ impl Sim {
         replica.writers.reset();
         (replica.writes_until, replica.frozen_until) = (None, None);
         let life = replica.life;
-        for kind in KINDS {
-            self.replicas[id].stream(kind).connected = false;
-            if self.replicas[id].watches(kind) {
-                self.list(id, kind, version);
-            }
+        self.replicas[id].streams.clear();
+        for feed in self.replicas[id].feeds().iter() {
+            self.list(id, feed, version);
         }
         self.at(self.pools_known_after, Event::Pools { replica: id, life });
         if self.replicas[id].config.node_management.delete_failed_nodes {
@@ -136,9 +134,10 @@ impl Sim {
         if self.replicas[id].life != life {
             return;
         }
-        if *question == Question::Everything {
-            self.refresh(id, life);
-            return;
+        match question {
+            Question::Everything => return self.refresh(id, life),
+            Question::StartOver => return self.list_again(id, life),
+            Question::Node(_) | Question::Occupancy(_) => {}
         }
         let is_cut_off = self.outages.stop_controllers_until(self.now).is_some();
         if is_cut_off || self.rng.permille(self.faults.weather().write) {
@@ -147,7 +146,7 @@ impl Sim {
         }
         let latency = self.latency();
         let facts = match question {
-            Question::Everything => Vec::new(),
+            Question::Everything | Question::StartOver => Vec::new(),
             Question::Node(node) if self.replicas[id].config.node_management.delete_failed_nodes => {
                 vec![self.api.reread(node), Fact::Ledger(self.api.ledger().clone())]
             }
@@ -164,14 +163,21 @@ impl Sim {
         let replica = &self.replicas[id];
         let running = replica.engine.as_ref().map_or(0, |engine| engine.world().live_workers());
         let is_due = self.now.duration_since(replica.listed) >= FULL_LIST;
-        if running > 0 || is_due {
-            self.relist(id, Kind::Workers);
-        }
         if is_due {
-            self.replicas[id].listed = self.now;
-            self.relist(id, Kind::Nodes);
-            self.relist(id, Kind::InitPods);
-            self.at(1, Event::Pools { replica: id, life });
+            self.list_again(id, life);
+        } else if running > 0 {
+            self.relist(id, &Feed::of(Kind::Workers));
+        }
+    }
+
+    fn list_again(&mut self, id: usize, life: u32) {
+        self.replicas[id].listed = self.now;
+        for feed in self.replicas[id].feeds().iter() {
+            self.relist(id, feed);
+        }
+        self.at(1, Event::Pools { replica: id, life });
+        if self.replicas[id].config.node_management.delete_failed_nodes {
+            self.at(1, Event::Ledger { replica: id, life });
         }
     }
 
@@ -248,13 +254,13 @@ impl Sim {
         }
         let Some(engine) = &mut replica.engine else { return };
         engine.configure(&config);
-        let before = std::mem::replace(&mut replica.config, Arc::clone(&config));
+        let before = Arc::clone(&replica.config);
+        let begun = replica.configure(Arc::clone(&config));
         replica.due = true;
         self.note("", format_args!("replica {id} takes up the changed configuration"));
-        if before.gates != config.gates {
-            self.end_watch(id, Kind::InitPods);
-            self.replicas[id].stream(Kind::InitPods).relist = true;
-            self.at(5, Event::Reconnect { replica: id, life, kind: Kind::InitPods });
+        for feed in begun {
+            self.replicas[id].stream(&feed).relist = true;
+            self.at(5, Event::Reconnect { replica: id, life, feed });
         }
         if config.reconciliation.dry_run || config.reconciliation.paused {
             self.replicas[id].writers.drop_events();

@@ -1,81 +1,71 @@
 //! The watches of the controllers: lists, changes one by one, and how they break.
 
+use knr_core::feed::Feed;
 use knr_core::ids::Version;
 use knr_core::world::Fact;
 
 use super::{Event, Sim, millis};
-use crate::api::{Change, KINDS, Kind, Object};
 use crate::faults::{EventFault, travel};
-use crate::replica::Replica;
 
 /// A broken watch is tried again after a pause of this many milliseconds.
 const PAUSE: (u64, u64) = (500, 8_000);
+/// A watch that hears nothing for this many milliseconds lists again.
+const SILENCE: u64 = 100_000;
 
 impl Sim {
-    /// Lists a kind and watches it from there.
-    pub(super) fn list(&mut self, id: usize, kind: Kind, version: Version) {
-        let delay = travel(kind, self.faults.weather(), &mut self.rng);
+    /// Lists what a feed shows and watches it from there. Versions below what the watch has come to mean that the store was
+    /// restored from a backup.
+    pub(super) fn list(&mut self, id: usize, feed: &Feed, version: Version) {
+        let delay = travel(feed.kind(), self.faults.weather(), &mut self.rng);
         let arrival = self.now + millis(delay);
         let life = self.replicas[id].life;
-        let stream = self.replicas[id].stream(kind);
+        let stream = self.replicas[id].stream(feed);
+        let is_restored = version < stream.delivered;
         stream.connected = true;
         stream.relist = false;
         stream.connection += 1;
+        stream.listing = Some(version);
         stream.sent = version;
-        stream.delivered = version;
         stream.last_arrival = arrival;
+        let connection = stream.connection;
         self.has_new_streams = true;
-        let replica = &self.replicas[id];
-        let facts = vec![match self.api.list(kind, version) {
-            Fact::InitPods(pods, version) => {
-                Fact::InitPods(pods.into_iter().filter(|pod| replica.waits_for(pod)).collect(), version)
-            }
-            all => all,
-        }];
-        self.push(arrival, Event::Learn { replica: id, life, facts });
+        let restored = is_restored.then(|| Fact::Restored(feed.clone()));
+        let facts = restored.into_iter().chain([self.api.list(feed, version)]).collect();
+        let feed = feed.clone();
+        self.push(arrival, Event::Deliver { replica: id, life, connection, feed, version, facts });
     }
 
-    /// Lists a kind again, as soon as its watch can do that.
-    pub(super) fn relist(&mut self, id: usize, kind: Kind) {
-        if !self.replicas[id].watches(kind) {
-            return;
-        }
-        if !self.replicas[id].stream(kind).connected {
-            self.replicas[id].stream(kind).relist = true;
+    /// Lists what a feed shows again, as soon as its watch can do that.
+    pub(super) fn relist(&mut self, id: usize, feed: &Feed) {
+        if !self.replicas[id].stream(feed).connected {
+            self.replicas[id].stream(feed).relist = true;
         } else if self.rng.permille(self.faults.weather().write) {
-            self.break_watch(id, kind);
-            self.replicas[id].stream(kind).relist = true;
+            self.break_watch(id, feed);
+            self.replicas[id].stream(feed).relist = true;
         } else {
-            self.list(id, kind, self.api.version());
+            self.list(id, feed, self.api.version());
         }
     }
 
-    fn break_watch(&mut self, id: usize, kind: Kind) {
-        self.note("", format_args!("the watch of {kind:?} of replica {id} breaks"));
+    fn break_watch(&mut self, id: usize, feed: &Feed) {
+        self.note("", format_args!("the watch of {feed} of replica {id} breaks"));
         let life = self.replicas[id].life;
-        let stream = self.replicas[id].stream(kind);
+        let stream = self.replicas[id].stream(feed);
         stream.connected = false;
         stream.connection += 1;
         let pause = self.rng.between(PAUSE.0, PAUSE.1);
-        self.at(pause, Event::Reconnect { replica: id, life, kind });
+        self.at(pause, Event::Reconnect { replica: id, life, feed: feed.clone() });
     }
 
     /// No controller reaches the API server any more.
     pub(super) fn break_all_watches(&mut self) {
         for id in 0..self.replicas.len() {
-            for kind in KINDS {
-                if self.replicas[id].stream(kind).connected {
-                    self.break_watch(id, kind);
+            for feed in self.replicas[id].feeds().iter() {
+                if self.replicas[id].stream(feed).connected {
+                    self.break_watch(id, feed);
                 }
             }
         }
-    }
-
-    /// Ends a watch that is no longer wanted.
-    pub(super) fn end_watch(&mut self, id: usize, kind: Kind) {
-        let stream = self.replicas[id].stream(kind);
-        stream.connected = false;
-        stream.connection += 1;
     }
 
     /// Sends on what watches have to tell, in order, unless something goes wrong.
@@ -89,35 +79,36 @@ impl Sim {
             if self.replicas[id].engine.is_none() {
                 continue;
             }
-            for kind in KINDS {
-                while self.feed_next(id, kind).is_some() {}
+            for feed in self.replicas[id].feeds().iter() {
+                while self.feed_next(id, feed).is_some() {}
             }
         }
     }
 
-    fn feed_next(&mut self, id: usize, kind: Kind) -> Option<()> {
+    fn feed_next(&mut self, id: usize, feed: &Feed) -> Option<()> {
         let life = self.replicas[id].life;
-        let stream = self.replicas[id].stream(kind);
+        let stream = self.replicas[id].stream(feed);
         if !stream.connected {
             return None;
         }
         let (connection, sent) = (stream.connection, stream.sent);
-        let change = self.api.changes_after(kind, sent)?.first()?.clone();
-        if !is_wanted(&self.replicas[id], &change) {
-            self.replicas[id].stream(kind).sent = change.version;
+        let change = self.api.changes_after(feed.kind(), sent)?.first()?;
+        let (version, fact) = (change.version, change.fact(feed));
+        let Some(fact) = fact else {
+            self.replicas[id].stream(feed).sent = version;
             return Some(());
-        }
+        };
         let weather = self.faults.weather();
         if self.rng.permille(weather.watch_breaks) {
-            self.break_watch(id, kind);
+            self.break_watch(id, feed);
             return None;
         }
         let fault = self.faults.of_event(self.stats.events, &mut self.rng);
         self.stats.events += 1;
-        let delay = travel(kind, weather, &mut self.rng);
-        let arrival = (self.now + millis(delay)).max(self.replicas[id].stream(kind).last_arrival);
-        let stream = self.replicas[id].stream(kind);
-        stream.sent = change.version;
+        let delay = travel(feed.kind(), weather, &mut self.rng);
+        let stream = self.replicas[id].stream(feed);
+        let arrival = (self.now + millis(delay)).max(stream.last_arrival);
+        stream.sent = version;
         stream.last_arrival = arrival;
         let copies = match fault {
             None => 1,
@@ -125,11 +116,11 @@ impl Sim {
             Some(EventFault::Lost) => 0,
         };
         if let Some(fault) = fault {
-            self.note("", format_args!("event {} of {kind:?} to replica {id}: {fault:?}", change.version.0));
+            self.note("", format_args!("event {} of {feed} to replica {id}: {fault:?}", version.0));
         }
         for _ in 0..copies {
-            let (version, fact) = (change.version, Box::new(change.fact()));
-            self.push(arrival, Event::Deliver { replica: id, life, connection, kind, version, fact });
+            let (feed, facts) = (feed.clone(), vec![fact.clone()]);
+            self.push(arrival, Event::Deliver { replica: id, life, connection, feed, version, facts });
         }
         Some(())
     }
@@ -139,52 +130,101 @@ impl Sim {
         let version = self.api.version();
         for id in 0..self.replicas.len() {
             let life = self.replicas[id].life;
-            for kind in KINDS {
-                let stream = self.replicas[id].stream(kind);
-                if stream.connected && self.rng.permille(500) {
+            for feed in self.replicas[id].feeds().iter() {
+                let stream = self.replicas[id].stream(feed);
+                // Nothing is told of what was before the version from which a watch went on.
+                if stream.connected && stream.sent <= version && self.rng.permille(500) {
                     stream.sent = version;
                     let (connection, arrival) = (stream.connection, stream.last_arrival.max(self.now));
-                    let bookmark = Event::Bookmark { replica: id, life, connection, kind, version };
+                    let feed = feed.clone();
+                    let bookmark = Event::Bookmark { replica: id, life, connection, feed, version };
                     self.push(arrival, bookmark);
                 }
             }
         }
     }
 
+    /// Something arrives by a watch, unless that has ended since.
+    pub(super) fn arrives(
+        &mut self,
+        id: usize,
+        life: u32,
+        connection: u32,
+        feed: &Feed,
+        version: Version,
+    ) -> bool {
+        if self.replicas[id].life != life {
+            return false;
+        }
+        let stream = self.replicas[id].stream(feed);
+        let is_same = stream.connection == connection;
+        if is_same {
+            // Nothing overtakes a list.
+            stream.delivered = stream.listing.take().unwrap_or(stream.delivered).max(version);
+        }
+        is_same
+    }
+
     /// A broken watch goes on from what has arrived, or lists again if that is too long ago.
-    pub(super) fn reconnect(&mut self, id: usize, life: u32, kind: Kind) {
+    pub(super) fn reconnect(&mut self, id: usize, life: u32, feed: &Feed) {
         let replica = &mut self.replicas[id];
-        if replica.life != life || replica.engine.is_none() || !replica.watches(kind) {
+        if replica.life != life || replica.engine.is_none() || !replica.feeds().contains(feed) {
             return;
         }
-        let stream = replica.stream(kind);
+        let stream = replica.stream(feed);
         if stream.connected {
             return;
         }
-        let (delivered, is_asked) = (stream.delivered, stream.relist);
+        // A list that did not arrive is asked for again.
+        let (delivered, is_asked) = (stream.delivered, stream.relist || stream.listing.is_some());
         if let Some(back) = self.outages.stop_controllers_until(self.now) {
             let pause = self.rng.between(PAUSE.0, PAUSE.1);
-            self.push(back + millis(pause), Event::Reconnect { replica: id, life, kind });
+            self.push(back + millis(pause), Event::Reconnect { replica: id, life, feed: feed.clone() });
             return;
         }
-        if is_asked || self.api.changes_after(kind, delivered).is_none() {
-            self.note("", format_args!("the watch of {kind:?} of replica {id} lists again"));
-            self.list(id, kind, self.api.version());
+        if is_asked || self.api.changes_after(feed.kind(), delivered).is_none() {
+            self.note("", format_args!("the watch of {feed} of replica {id} lists again"));
+            self.list(id, feed, self.api.version());
             return;
         }
         let now = self.now;
-        let stream = self.replicas[id].stream(kind);
+        let stream = self.replicas[id].stream(feed);
         stream.connected = true;
         stream.sent = delivered;
         stream.last_arrival = now;
         self.has_new_streams = true;
+        self.expect_silence(id, feed);
     }
-}
 
-/// Pods that no gate waits for are left out by the watch.
-fn is_wanted(replica: &Replica, change: &Change) -> bool {
-    match &change.object {
-        Object::Node(_) | Object::Worker(_) => true,
-        Object::InitPod(pod) => replica.waits_for(pod),
+    /// A server takes a watch from a version that is yet to come, and tells it nothing until then, not even how far it is.
+    fn expect_silence(&mut self, id: usize, feed: &Feed) {
+        let version = self.api.version();
+        let life = self.replicas[id].life;
+        let stream = self.replicas[id].stream(feed);
+        if stream.connected && version < stream.sent {
+            let connection = stream.connection;
+            self.at(SILENCE, Event::Silence { replica: id, life, connection, feed: feed.clone() });
+        }
+    }
+
+    /// Nothing was heard for so long that the watch lists again.
+    pub(super) fn silence(&mut self, id: usize, life: u32, connection: u32, feed: &Feed) {
+        let version = self.api.version();
+        if self.replicas[id].life == life && self.replicas[id].stream(feed).connection == connection {
+            self.note("", format_args!("the watch of {feed} of replica {id} hears nothing"));
+            self.list(id, feed, version);
+        }
+    }
+
+    /// The store is restored from a backup, for which API servers are stopped.
+    pub(super) fn restore(&mut self) {
+        self.note("", "the store is restored from a backup");
+        self.stats.count("restore");
+        self.api.restore();
+        for id in 0..self.replicas.len() {
+            for feed in self.replicas[id].feeds().iter() {
+                self.expect_silence(id, feed);
+            }
+        }
     }
 }

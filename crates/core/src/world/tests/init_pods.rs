@@ -10,7 +10,7 @@ fn outlived(world: &World, pod: &str) -> Vec<String> {
 
 fn saying(uid: &str, version: u64, said: &[(&str, &str)]) -> Fact {
     let annotations = said.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Fact::InitPod(InitPodView { annotations, ..pod(uid, version) })
+    seen_pod(InitPodView { annotations, ..pod(uid, version) })
 }
 
 fn restarted(version: u64) -> Fact {
@@ -44,16 +44,16 @@ fn what_new_containers_say_after_they_were_seen_is_new() {
     let mut world = knowing(vec![watched(node("a", 1)), saying("p", 2, &[])]);
     world.learn(restarted(3), at(2));
     for (version, said, expected) in [(4, ("k", "v"), vec!["k=v"]), (5, ("k", "w"), vec![])] {
-        let Fact::InitPod(seen) = saying("p", version, &[said]) else { unreachable!() };
-        world.learn(Fact::InitPod(InitPodView { containers: "second".to_owned(), ..seen }), at(3));
+        let Fact::InitPod(seen, _) = saying("p", version, &[said]) else { unreachable!() };
+        world.learn(seen_pod(InitPodView { containers: "second".to_owned(), ..seen }), at(3));
         assert_eq!(outlived(&world, "p"), expected);
     }
 }
 
 /// The only init pod, with other containers than before.
 fn with_new_containers(version: u64, said: &[(&str, &str)]) -> Fact {
-    let Fact::InitPod(seen) = saying("p", version, said) else { unreachable!() };
-    Fact::InitPod(InitPodView { containers: "second".to_owned(), ..seen })
+    let Fact::InitPod(seen, _) = saying("p", version, said) else { unreachable!() };
+    seen_pod(InitPodView { containers: "second".to_owned(), ..seen })
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_a_pod_said_before_we_came_is_known_to_be_found() {
 fn a_node_was_not_seen_to_join_if_a_pod_turns_out_to_be_older() {
     let doubt = |version: u64| {
         let mut world = knowing(vec![watched(node("a", 3)), watched(node("a", 9))]);
-        world.learn(Fact::InitPods(vec![pod("p", version)], Version(9)), at(2));
+        world.learn(listed_pods(vec![pod("p", version)], Version(9)), at(2));
         world.entry(&"n1".into()).unwrap().doubt
     };
     assert_eq!(doubt(3), Some(Doubt { since: at(2), version: Version(3) }));
@@ -107,7 +107,7 @@ fn a_node_was_not_seen_to_join_if_a_pod_turns_out_to_be_older() {
 #[test]
 fn what_is_told_late_of_containers_dispels_no_doubt() {
     let is_restarted = |told: u64| {
-        let mut world = knowing(vec![watched(node("a", 1)), Fact::InitPod(pod("p", 2))]);
+        let mut world = knowing(vec![watched(node("a", 1)), seen_pod(pod("p", 2))]);
         world.learn(restarted(5), at(2));
         world.learn(with_new_containers(told, &[]), at(3));
         world.entry(&"n1".into()).unwrap().init_pods[&"p".into()].restarted
@@ -119,7 +119,7 @@ fn what_is_told_late_of_containers_dispels_no_doubt() {
 #[test]
 fn a_node_whose_pods_were_there_before_it_was_restarted_unless_all_is_told_at_once() {
     let restart_seen = |fact: Fact| {
-        let mut world = knowing(vec![Fact::InitPod(pod("p", 1))]);
+        let mut world = knowing(vec![seen_pod(pod("p", 1))]);
         world.learn(fact, at(2));
         world.entry(&"n1".into()).unwrap().restart_seen
     };

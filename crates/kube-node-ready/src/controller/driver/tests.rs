@@ -111,7 +111,7 @@ impl Running {
             clock,
             config,
             writers,
-            readers: Readers::new(api, facts.clone(), &watches),
+            readers: Readers::new(api, facts.clone()),
             watches,
             witness: Witness::new(Arc::clone(&metrics)),
             metrics: Arc::clone(&metrics),
