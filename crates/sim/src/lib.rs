@@ -21,6 +21,7 @@ mod invariants;
 mod keeper;
 mod observe;
 mod outages;
+mod refusals;
 mod replica;
 mod rng;
 mod run;

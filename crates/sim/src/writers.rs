@@ -162,9 +162,8 @@ impl Writers {
             return Some(Lane::Condition);
         }
         let is_full = self.in_foreground() + self.sent(Lane::Condition) >= self.main;
-        let may_go = |(lane, due): &(Lane, Timestamp)| {
-            is_quiet || *due <= now && !(*lane == Lane::Event && is_full)
-        };
+        let may_go =
+            |(lane, due): &(Lane, Timestamp)| is_quiet || *due <= now && !(*lane == Lane::Event && is_full);
         let candidates = [Lane::Removal, Lane::Event].map(|lane| Some((lane, self.due(lane)?)));
         candidates.into_iter().flatten().filter(may_go).min_by_key(|(_, due)| *due).map(|(lane, _)| lane)
     }
