@@ -214,8 +214,8 @@ sim: setup ## run the rules in a hostile simulated cluster (SEEDS=20000 FROM=0, 
 	$(if $(SEED),,$(CARGO) run --quiet --release -p knr-sim -- --exhaustive)
 
 .PHONY: mistakes
-mistakes: setup ## make each mistake of a list in a copy of the rules and see that the simulation notices (long)
-	$(CARGO) run --quiet --release -p knr-sim --example mistakes
+mistakes: setup ## make each mistake of a list in a copy of the rules and see that the simulation notices (long; ARGS=B4 for some)
+	$(CARGO) run --quiet --release -p knr-sim --example mistakes -- $(ARGS)
 
 .PHONY: bench
 bench: bench-rules bench-product ## measure the speed of the rules, and of the product next to a bare writer; needs root

@@ -205,7 +205,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         wrong: "        Progress::Over(Verdict::Fail(_)) => false,\n",
     },
     Mistake {
-        name: "B2, B14: a node that has failed for long is given up",
+        name: "B14: a node that has failed for long is given up",
         file: "crates/core/src/decide/trial/record.rs",
         right: "            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt)),\n",
         wrong: "            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt) * 1_000),\n",
@@ -221,5 +221,55 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         file: "crates/core/src/decide/deletion.rs",
         right: "is_some() => Step::FinalAttempt,\n",
         wrong: "is_some() => delete(subject, state, budget(subject)),\n",
+    },
+    Mistake {
+        name: "B2: a node whose runs say nothing about it is given up after too many of them",
+        file: "crates/core/src/decide/trial/record.rs",
+        right: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive)),\n",
+        wrong: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive) * \
+                if inconclusive < settings.max_inconclusive_runs { 1 } else { 1_000 }),\n",
+    },
+    Mistake {
+        name: "B3: a node that failed counts as failing for good",
+        file: "crates/core/src/decide/survey.rs",
+        right: "        failing_until: since.map(|since| since + counts_for(&subject)),\n",
+        wrong: "        failing_until: since.or(subject.state.filter(|state| state.is_failing()).map(|_| cx.now))\
+                .map(|since| since + 100 * counts_for(&subject)),\n",
+    },
+    Mistake {
+        name: "B4: nodes that are tried again keep newcomers waiting",
+        file: "crates/core/src/engine/orders.rs",
+        right: "            (true, true) => Turn::First,\n",
+        wrong: "            (true, true) => Turn::Again,\n",
+    },
+    Mistake {
+        name: "B5: a worker on a node that is not Ready holds a slot",
+        file: "crates/core/src/engine/slots.rs",
+        right: "            None => Hold::Waiting,\n",
+        wrong: "            None => Hold::Slot,\n",
+    },
+    Mistake {
+        name: "B6: only ten nodes are looked at for a comparison",
+        file: "crates/core/src/engine/orders.rs",
+        right: "self.fleet.references().find(is_free).cloned();",
+        wrong: "self.world.entries().map(|(name, _)| name).take(10).find(is_free).cloned();",
+    },
+    Mistake {
+        name: "B7: a write that is refused holds up all others of its node",
+        file: "crates/core/src/engine/orders.rs",
+        right: "                self.wake_by(name, until);\n                continue;\n",
+        wrong: "                self.wake_by(name, until);\n                return false;\n",
+    },
+    Mistake {
+        name: "B8: what was decided under another configuration is sent",
+        file: "crates/core/src/engine.rs",
+        right: "            self.note(&name, self.now);\n        }\n        self.consider_all();\n",
+        wrong: "            self.note(&name, self.now);\n        }\n",
+    },
+    Mistake {
+        name: "B9: deletions are counted by the clock of whoever wrote them down",
+        file: "crates/core/src/world.rs",
+        right: "                || seen.is_some_and(|seen| is_recent(seen, HOUR)) && is_recent(entry.at, DAY)\n",
+        wrong: "                || seen.is_some_and(|seen| is_recent(seen, HOUR) && is_recent(entry.at, HOUR.min(DAY)))\n",
     },
 ];

@@ -1,8 +1,10 @@
 //! Everybody else in the cluster: kubelets and what runs on them, an autoscaler, a rude writer, a person.
 
 mod crowd;
+mod init_pods;
 mod kubelet;
 mod people;
+mod readiness;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,7 @@ use knr_core::view::{Ending, Occupancy};
 use crate::api::Object;
 use crate::invariants::Monitor;
 use crate::run::{Event, Sim, millis};
-use crate::scenario::Scenario;
+use crate::scenario::{InitPod, Scenario};
 
 pub(crate) use crowd::claim_deleted;
 pub(crate) use kubelet::{checks_pass, run_ends};
@@ -40,6 +42,8 @@ pub(crate) enum ActorEvent {
     KubeletBack(String, Uid, u32),
     /// The node controller takes note that a kubelet is gone.
     Unreachable(String, Uid),
+    /// The kubelet reports in this boot that its node is Ready.
+    Ready(String, Uid, u32),
     /// The kubelet reports that nothing has changed.
     Heartbeat(String, Uid),
     /// The kubelet tells of its pods in this boot.
@@ -54,10 +58,10 @@ pub(crate) enum ActorEvent {
     WorkerEndPosted(WorkerRef, Uid, u32, Ending),
     /// A worker is removed after somebody asked for it.
     WorkerRemoved(WorkerRef),
-    /// The `DaemonSet` controller makes an init pod of a component for a node.
-    InitPodMade(String, Uid, &'static str),
+    /// The `DaemonSet` controller makes an init pod for a node.
+    InitPodMade(String, Uid, InitPod),
     /// An init pod has done its work; it was started in this boot.
-    InitPodDone(Uid, u32),
+    InitPodDone(Uid, InitPod, u32),
     /// An init pod is removed.
     InitPodRemoved(Uid),
     /// The worker of a node is evicted.
@@ -236,6 +240,7 @@ pub(crate) fn act(sim: &mut Sim, event: ActorEvent) {
         ActorEvent::PowerFails => kubelet::power_fails(sim),
         ActorEvent::KubeletBack(name, uid, boot) => kubelet::back(sim, &name, &uid, boot),
         ActorEvent::Unreachable(name, uid) => kubelet::unreachable(sim, &name, &uid),
+        ActorEvent::Ready(name, uid, boot) => readiness::becomes_ready(sim, &name, &uid, boot),
         ActorEvent::Heartbeat(name, uid) => kubelet::heartbeat(sim, &name, &uid),
         ActorEvent::PodsPosted(name, uid, boot) => kubelet::post_pods(sim, &name, &uid, boot),
         ActorEvent::WorkerStarts(id) => kubelet::start_worker(sim, &id),
@@ -244,8 +249,8 @@ pub(crate) fn act(sim: &mut Sim, event: ActorEvent) {
             kubelet::post_end(sim, &id, &uid, boot, ending);
         }
         ActorEvent::WorkerRemoved(id) => kubelet::remove_worker(sim, &id),
-        ActorEvent::InitPodMade(name, uid, component) => kubelet::make_init_pod(sim, &name, &uid, component),
-        ActorEvent::InitPodDone(pod, boot) => kubelet::init_pod_done(sim, &pod, boot),
+        ActorEvent::InitPodMade(name, uid, pod) => init_pods::make(sim, &name, &uid, pod),
+        ActorEvent::InitPodDone(uid, pod, boot) => init_pods::done(sim, &uid, pod, boot),
         ActorEvent::InitPodRemoved(pod) => sim.api.remove_init_pod(&pod),
     }
 }

@@ -7,6 +7,7 @@ mod gates;
 mod managed;
 mod rule;
 mod runs;
+mod slots;
 mod verdicts;
 
 pub(crate) use end::at_end;
@@ -29,6 +30,7 @@ use crate::actors::Machine;
 use crate::api::{Api, NodeObject};
 use crate::outages::Outages;
 use crate::run::Decided;
+use crate::scenario::InitPod;
 use crate::writers::Request;
 use brake::Closings;
 use managed::{Managed, Pools};
@@ -80,8 +82,8 @@ pub(crate) struct Monitor {
     proofs: BTreeSet<(Uid, BootId)>,
     /// A worker ended well on this node in this boot, whatever has happened since.
     ended_well: BTreeSet<(Uid, BootId)>,
-    /// An init pod of this component was truly ready on this node in this boot.
-    init_proofs: BTreeSet<(Uid, BootId, String)>,
+    /// An init pod of this component in this namespace was truly ready on this node in this boot.
+    init_proofs: BTreeSet<(Uid, BootId, &'static str, &'static str)>,
     /// All runs of the checks.
     runs: Runs,
     /// When nodes were deleted by the controller.
@@ -100,6 +102,8 @@ pub(crate) struct Monitor {
     pools: Pools,
     /// Closings that were decided and may still be under way.
     closings: Closings,
+    /// Nodes whose orders are under way or came to nothing.
+    held: slots::Held,
     /// Nodes that somebody opened, so that the controller leaves them alone.
     by_hand: BTreeSet<Uid>,
     /// When the checks last failed too often in a row on a verified node that is monitored.
@@ -124,6 +128,7 @@ impl Monitor {
             managed: Managed::default(),
             pools: Pools::new(pools, now),
             closings: Closings::default(),
+            held: slots::Held::default(),
             by_hand: BTreeSet::new(),
             unsound: BTreeMap::new(),
         }
@@ -164,9 +169,9 @@ impl Monitor {
         self.runs.failed(worker, node, boot, now);
     }
 
-    /// An init pod of a component is really ready on this machine.
-    pub(crate) fn init_pod_ready(&mut self, uid: &Uid, boot: &BootId, component: &str) {
-        self.init_proofs.insert((uid.clone(), boot.clone(), component.to_owned()));
+    /// An init pod is really ready on this machine.
+    pub(crate) fn init_pod_ready(&mut self, uid: &Uid, boot: &BootId, pod: InitPod) {
+        self.init_proofs.insert((uid.clone(), boot.clone(), pod.component, pod.namespace));
     }
 
     /// A person removes the verified label: what the node had proven until then no longer counts, unless it had to
@@ -237,6 +242,7 @@ impl Monitor {
         if decided.config.reconciliation.dry_run {
             self.violate("", Rule::S6, "orders are given in a dry run");
         }
+        self.slots(decided);
         // What another leader closes at the same time cannot be known.
         if sole {
             self.brake(decided, now);
@@ -261,6 +267,7 @@ impl Monitor {
 
     /// A request was answered.
     pub(crate) fn answered(&mut self, request: &Request, outcome: &Outcome) {
+        self.held.answered(request, outcome);
         match outcome {
             Outcome::Done(_) | Outcome::Unknown => {}
             Outcome::Conflict | Outcome::Refused(_) | Outcome::Unavailable => {

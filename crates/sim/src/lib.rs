@@ -15,12 +15,14 @@
 
 mod actors;
 mod api;
+pub mod coverage;
 pub mod exhaustive;
 mod faults;
 mod invariants;
 mod keeper;
 mod observe;
 mod outages;
+mod refusals;
 mod replica;
 mod rng;
 mod run;
@@ -78,7 +80,13 @@ pub fn run_seed(seed: u64) -> Result<Stats, String> {
         let mut sim = Sim::new(&scenario, telling);
         play(&mut sim, &scenario).map(|()| sim.stats)
     };
-    let run = || run(Telling::Silent).or_else(|_| run(Telling::Aloud));
+    told(seed, || run(Telling::Silent).or_else(|_| run(Telling::Aloud)))
+}
+
+fn told(
+    seed: u64,
+    run: impl FnOnce() -> Result<Stats, String> + std::panic::UnwindSafe,
+) -> Result<Stats, String> {
     let result = catch_unwind(run).unwrap_or_else(|panic| Err(format!("panicked: {}\n", message(&*panic))));
     result.map_err(|story| {
         format!("seed {seed}: {story}  to see it again: cargo run --release -p knr-sim -- --seed {seed}\n")
@@ -144,6 +152,13 @@ mod tests {
     #[should_panic(expected = "seed 5")]
     fn no_panic_is_lost_with_its_thread() {
         let _ = run_all(&[4, 5, 6], |seed| if seed == 5 { panic!("seed 5") } else { Ok(Stats::default()) });
+    }
+
+    #[test]
+    fn a_run_that_panics_fails_with_its_seed() {
+        let story = told(7, || panic!("at the disco")).unwrap_err();
+        assert!(story.starts_with("seed 7: panicked: at the disco\n"), "{story}");
+        assert!(story.contains("--seed 7"), "{story}");
     }
 
     #[test]

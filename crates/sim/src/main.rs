@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use knr_sim::Shape;
 use knr_sim::exhaustive::{self, LIVES, Life, Matrix};
+use knr_sim::{Shape, coverage};
 
 /// The rules of kube-node-ready inside a hostile simulated cluster.
 #[derive(Debug, Parser)]
@@ -61,6 +61,11 @@ fn seeds(args: &Args) -> Vec<String> {
     if args.coverage {
         for (what, times) in &summary.stats.seen {
             println!("  {times:>8} {what}");
+        }
+        if seeds.len() >= 4_000 {
+            for rare in coverage::too_rare(&summary.stats) {
+                println!("  too rare: {rare}");
+            }
         }
     }
     for (rule, seeds) in by_rule(&summary.failures) {

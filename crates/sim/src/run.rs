@@ -25,6 +25,7 @@ use crate::faults::Faults;
 use crate::invariants::Monitor;
 use crate::keeper::{Keeper, KeeperEvent};
 use crate::outages::{OutageKind, Outages};
+use crate::refusals::Refusals;
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::scenario::{Mode, Scenario};
@@ -112,6 +113,8 @@ pub(crate) struct Sim {
     pub(crate) faults: Faults,
     /// Outages.
     pub(crate) outages: Outages,
+    /// What the API server refuses.
+    pub(crate) refusals: Refusals,
     /// The version up to which watches were fed.
     fed: Version,
     has_new_streams: bool,
@@ -153,6 +156,7 @@ impl Sim {
             pools_known_after: scenario.pools_known_after,
             faults: scenario.faults.clone(),
             outages: scenario.outages.clone(),
+            refusals: scenario.refusals.clone(),
             fed: Version(0),
             has_new_streams: false,
             monitor: Monitor::new(&scenario.pools, start),
@@ -172,6 +176,9 @@ impl Sim {
         if is_restored(scenario) {
             let half = scenario.stormy / 2;
             sim.push(start + half, Event::Restore);
+        }
+        for feature in scenario.features() {
+            sim.stats.count(feature);
         }
         actors::schedule(&mut sim, scenario);
         sim

@@ -3,7 +3,8 @@
 mod config;
 
 use jiff::SignedDuration;
-use knr_core::config::Config;
+use knr_core::config::{Config, Effect, StartupGate};
+use knr_core::names;
 use knr_core::view::PoolView;
 
 use crate::Shape;
@@ -11,11 +12,12 @@ use crate::actors::{ActorEvent, Fit};
 use crate::faults::{Faults, Weather};
 use crate::keeper::Monitoring;
 use crate::outages::Outages;
+use crate::refusals::Refusals;
 use crate::rng::Rng;
 use crate::run::Sim;
 
 use config::base;
-pub(crate) use config::{COMPONENTS, edit, gate_keys, is_valid};
+pub(crate) use config::{INIT_PODS, InitPod, edit, gate_keys, is_valid};
 
 /// What a run is made of.
 #[derive(Debug, Clone)]
@@ -44,6 +46,8 @@ pub(crate) struct Scenario {
     pub(crate) faults: Faults,
     /// What is gone for minutes.
     pub(crate) outages: Outages,
+    /// What the API server refuses.
+    pub(crate) refusals: Refusals,
     /// Whether the machines are fit, unless that is left to chance.
     pub(crate) fit: Option<Fit>,
     /// If it is, so many in a thousand are not fit from the start.
@@ -101,8 +105,14 @@ impl Scenario {
                 (Mode::OnNodes(rng.permille(600).then_some(monitoring)), 0)
             }
         };
+        let refusals = if mode == Mode::Controllers && rng.permille(120) {
+            Refusals::draw(&mut rng, Sim::start())
+        } else {
+            Refusals::default()
+        };
         Self {
             seed,
+            refusals,
             has_init_pods: mode == Mode::Controllers && (!config.gates.is_empty() || rng.permille(200)),
             mode,
             replicas,
@@ -121,6 +131,27 @@ impl Scenario {
         }
     }
 
+    /// What sets this scenario apart, so that it can be seen how often that was tried.
+    pub(crate) fn features(&self) -> impl Iterator<Item = &'static str> {
+        let (nodes, gates) = (&self.config.node_management, &self.config.gates);
+        let evicts = nodes.taints.iter().any(|taint| taint.effect == Effect::NoExecute);
+        let verification = names::VERIFICATION_GATE.to_owned();
+        let waits =
+            |gate: &StartupGate| gate.after.as_ref().is_some_and(|after| after.contains(&verification));
+        let features = [
+            (self.nodes >= 40, "40 to 60 nodes"),
+            (gates.len() == 2, "two startup gates"),
+            (gates.iter().any(waits), "startup gate after verification"),
+            (!nodes.after.is_empty(), "verification after startup gates"),
+            (nodes.taints.len() > 1, "several verification taints"),
+            (evicts, "gate with NoExecute"),
+            (self.pools_known_after > 0, "NodePools unknown at first"),
+            (self.mode == Mode::OnNodes(None), "DaemonSet"),
+            (matches!(self.mode, Mode::OnNodes(Some(_))), "DaemonSet with monitoring"),
+        ];
+        features.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name)
+    }
+
     /// One node, one process, nothing that goes wrong.
     #[must_use]
     pub(crate) fn plain() -> Self {
@@ -137,6 +168,7 @@ impl Scenario {
             pools_known_after: 0,
             faults: Faults::None,
             outages: Outages::default(),
+            refusals: Refusals::default(),
             fit: Some(Fit::Always),
             unfit: 0,
             has_init_pods: false,

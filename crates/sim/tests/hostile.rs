@@ -3,7 +3,7 @@
 #![allow(clippy::panic, reason = "a test ends by panicking")]
 
 use knr_sim::exhaustive::{LIVES, Life, pairs, singles};
-use knr_sim::run_seeds;
+use knr_sim::{coverage, run_seeds};
 
 fn assert_none(failures: &[String]) {
     if let Some(story) = failures.first() {
@@ -17,6 +17,8 @@ fn no_rule_breaks_in_four_thousand_seeds() {
     assert_none(&summary.failures);
     assert!(summary.stats.steps > 2_000_000, "only {} steps: is anything happening?", summary.stats.steps);
     assert!(summary.stats.states.len() > 2_000, "only {} states were seen", summary.stats.states.len());
+    let rare = coverage::too_rare(&summary.stats);
+    assert!(rare.is_empty(), "too rare to show anything:\n{}", rare.join("\n"));
 }
 
 #[test]

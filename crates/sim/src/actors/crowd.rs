@@ -6,9 +6,9 @@ use knr_core::ids::{NodeRef, Uid};
 use knr_core::view::NodeView;
 use serde_json::{Value, json};
 
-use super::{ActorEvent, Fit, Machine, kubelet, people};
+use super::{ActorEvent, Fit, Machine, kubelet, people, readiness};
 use crate::run::{Event, Sim};
-use crate::scenario::COMPONENTS;
+use crate::scenario::INIT_PODS;
 
 /// The API server keeps times in whole seconds.
 pub(super) fn whole_second(at: Timestamp) -> Timestamp {
@@ -34,7 +34,10 @@ pub(super) fn join(sim: &mut Sim, name: &str) {
     let machine =
         Machine { uid: uid.clone(), boot, up: true, dead: false, fit, serial, has_image: false, busy: None };
     sim.note(name, format_args!("joins as {uid}, fit: {fit:?}"));
-    let node = template(sim, name, &machine, lone);
+    let mut node = template(sim, name, &machine, lone);
+    if !lone {
+        readiness::joins(sim, &mut node, name, &uid, boot);
+    }
     let is_karpenter = node.pointer("/metadata/labels/karpenter.sh~1nodepool").is_some();
     sim.actors.machines.insert(name.to_owned(), machine);
     sim.api.create_node(name, node);
@@ -43,8 +46,8 @@ pub(super) fn join(sim: &mut Sim, name: &str) {
         soon(sim, 500, 10_000, ActorEvent::Registered(name(), uid.clone()));
     }
     if sim.actors.has_init_pods {
-        for component in COMPONENTS {
-            soon(sim, 50, 3_000, ActorEvent::InitPodMade(name(), uid.clone(), component));
+        for pod in INIT_PODS {
+            soon(sim, 50, 3_000, ActorEvent::InitPodMade(name(), uid.clone(), pod));
         }
     }
     if !lone {
@@ -205,7 +208,7 @@ pub(super) fn disturb(sim: &mut Sim) {
     }
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     let Some(name) = sim.rng.pick(&names).cloned() else { return };
-    let what = sim.rng.below(26);
+    let what = sim.rng.below(31);
     match what {
         15..19 if sim.replica_count() == 0 => sim.restart_keeper(&name),
         0..5 => rude(sim, &name),
@@ -215,8 +218,11 @@ pub(super) fn disturb(sim: &mut Sim) {
         8 => sim.at(0, Event::Actor(ActorEvent::Leaves(name))),
         9 => people::edit_state(sim, &name),
         10 => people::pause(sim, &name),
-        11..14 => people::edit_config(sim),
-        14 => people::edit_pools(sim),
+        30 if sim.rng.permille(300) => people::forget_pauses(sim),
+        11..14 | 30 => people::edit_config(sim),
+        14 | 26 => people::edit_pools(sim),
+        27 => people::ask_for_retry(sim, &name),
+        28 | 29 => readiness::is_lost(sim, &name),
         15 if sim.rng.permille(500) => sim.split(),
         15 => sim.freeze(),
         16 => {

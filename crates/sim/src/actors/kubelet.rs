@@ -1,13 +1,12 @@
 //! Kubelets, and the pods that run on their machines.
 
 use jiff::{SignedDuration, Timestamp};
-use knr_core::ids::{NodeName, Uid, Version, WorkerRef};
-use knr_core::names;
-use knr_core::view::{Ending, InitPodView, Stage, Waiting, WorkerView};
+use knr_core::ids::{NodeName, Uid, WorkerRef};
+use knr_core::view::{Ending, Stage, Waiting, WorkerView};
 use serde_json::json;
 
 use super::crowd::soon;
-use super::{ActorEvent, Actors, Fit, Machine};
+use super::{ActorEvent, Actors, Fit, Machine, init_pods, readiness};
 use crate::outages::Outages;
 use crate::run::{Event, Sim, millis};
 
@@ -40,7 +39,8 @@ pub(super) fn start_worker(sim: &mut Sim, id: &WorkerRef) {
         soon(sim, 3_000, 20_000, ActorEvent::WorkerRemoved(id.clone()));
         return;
     };
-    if !machine.up {
+    if !machine.up || !readiness::is_ready(sim, &worker) {
+        sim.stats.count("worker waits for a node that is not Ready");
         soon(sim, 1_000, 5_000, ActorEvent::WorkerStarts(id.clone()));
         return;
     }
@@ -209,17 +209,13 @@ pub(super) fn heartbeat(sim: &mut Sim, name: &str, uid: &Uid) {
     soon(sim, 270_000, 300_000, ActorEvent::Heartbeat(name.to_owned(), uid.clone()));
 }
 
-/// The node controller has not heard of a kubelet for long: its pods are not ready.
+/// The node controller has not heard of a kubelet for long: neither its node nor its pods are ready.
 pub(super) fn unreachable(sim: &mut Sim, name: &str, uid: &Uid) {
     if !sim.actors.is_machine(name, uid) {
         return;
     }
-    let pods: Vec<InitPodView> =
-        sim.api.init_pods().filter(|pod| pod.host.as_str() == name).map(|pod| (**pod).clone()).collect();
-    for mut pod in pods {
-        pod.ready = false;
-        sim.api.put_init_pod(pod);
-    }
+    readiness::report(sim, name, "Unknown");
+    init_pods::not_ready(sim, name);
 }
 
 pub(super) fn reboot(sim: &mut Sim, name: &str) {
@@ -237,6 +233,9 @@ pub(super) fn power_fails(sim: &mut Sim) {
     let share = if sim.rng.permille(500) { 1000 } else { 333 };
     sim.stats.count("power failure");
     let names: Vec<String> = sim.actors.machines.keys().cloned().collect();
+    if share == 1000 && names.len() >= 10 {
+        sim.stats.count("ten or more nodes on probation at once");
+    }
     for name in names {
         if sim.rng.permille(share) {
             reboot(sim, &name);
@@ -252,8 +251,15 @@ pub(super) fn back(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
     let Some(machine) = sim.actors.machines.get_mut(name) else { return };
     machine.up = true;
     let boot_id = machine.boot_id(boot);
-    sim.note(name, format_args!("the kubelet is back in boot {boot}"));
-    sim.api.edit_node(name, |node| node["status"]["nodeInfo"]["bootID"] = json!(boot_id));
+    let ready = if sim.actors.fit.is_some() || sim.rng.permille(500) { "True" } else { "False" };
+    sim.note(name, format_args!("the kubelet is back in boot {boot}, Ready: {ready}"));
+    sim.api.edit_node(name, |node| {
+        node["status"]["nodeInfo"]["bootID"] = json!(boot_id);
+        readiness::set(node, ready);
+    });
+    if ready == "False" {
+        soon(sim, 500, 20_000, ActorEvent::Ready(name.to_owned(), uid.clone(), boot));
+    }
     soon(sim, 50, 2_000, ActorEvent::PodsPosted(name.to_owned(), uid.clone(), boot));
 }
 
@@ -272,53 +278,5 @@ pub(super) fn post_pods(sim: &mut Sim, name: &str, uid: &Uid, boot: u32) {
         let ending = Ending::Killed("the node was restarted".to_owned());
         sim.api.change_worker(&id, |worker| worker.stage = Stage::Ended(ending));
     }
-    let pods: Vec<InitPodView> =
-        sim.api.init_pods().filter(|pod| on_this_host(&pod.host)).map(|pod| (**pod).clone()).collect();
-    for mut pod in pods {
-        pod.ready = false;
-        pod.containers = format!("boot {boot}");
-        soon(sim, 500, 6_000, ActorEvent::InitPodDone(pod.uid.clone(), boot));
-        sim.api.put_init_pod(pod);
-    }
-}
-
-/// The `DaemonSet` controller makes a pod for each node, as soon as it sees it.
-pub(super) fn make_init_pod(sim: &mut Sim, name: &str, node: &Uid, component: &str) {
-    let Some(machine) = sim.actors.machines.get(name).filter(|machine| machine.uid == *node) else { return };
-    let boot = machine.boot;
-    let uid = sim.api.new_uid();
-    let labels = [(names::INIT_POD_LABEL, component)];
-    sim.api.put_init_pod(InitPodView {
-        uid: uid.clone(),
-        version: Version(0),
-        namespace: "kube-system".to_owned(),
-        name: format!("init-{uid}"),
-        host: name.into(),
-        created: super::crowd::whole_second(sim.now),
-        labels: labels.into_iter().collect(),
-        annotations: std::iter::empty().collect(),
-        ready: false,
-        containers: format!("boot {boot}"),
-        leaving: false,
-    });
-    soon(sim, 500, 8_000, ActorEvent::InitPodDone(uid, boot));
-}
-
-pub(super) fn init_pod_done(sim: &mut Sim, uid: &Uid, boot: u32) {
-    let Some(pod) = sim.api.init_pod(uid).cloned() else { return };
-    let Some(machine) = sim.actors.machines.get(pod.host.as_str()) else { return };
-    if machine.boot != boot || !machine.up {
-        return;
-    }
-    let component = pod.labels.get(names::INIT_POD_LABEL).unwrap_or_default();
-    sim.monitor.init_pod_ready(&machine.uid, &machine.boot_id(boot), component);
-    let mut pod = (*pod).clone();
-    if !pod.annotations.contains_key(names::READY_ANNOTATION) && sim.rng.permille(300) {
-        // It says so itself, and is ready a little later.
-        pod.annotations.insert(names::READY_ANNOTATION.to_owned(), "true".to_owned());
-        soon(sim, 500, 3_000, ActorEvent::InitPodDone(uid.clone(), boot));
-    } else {
-        pod.ready = true;
-    }
-    sim.api.put_init_pod(pod);
+    init_pods::start_again(sim, name, boot);
 }

@@ -1,8 +1,10 @@
 //! People: what they do to nodes, workers, pools and to the configuration.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use knr_core::names;
+use knr_core::view::PoolView;
 use serde_json::json;
 
 use crate::run::Sim;
@@ -10,6 +12,8 @@ use crate::scenario;
 
 /// A changed configuration reaches a process within this many milliseconds.
 const TAKEN_UP_WITHIN: u64 = 5_000;
+/// The value of the annotation on a node that is paused for good.
+const FORGOTTEN: &str = "forgotten";
 
 /// A person wants a node to be verified again.
 pub(super) fn remove_label(sim: &mut Sim, name: &str) {
@@ -28,6 +32,9 @@ pub(super) fn remove_label(sim: &mut Sim, name: &str) {
 /// A person wants all nodes to be verified again.
 pub(super) fn remove_all_labels(sim: &mut Sim) {
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
+    if names.len() >= 10 {
+        sim.stats.count("ten or more nodes on probation at once");
+    }
     for name in names {
         remove_label(sim, &name);
     }
@@ -44,11 +51,6 @@ pub(super) fn delete_worker(sim: &mut Sim, name: &str) {
 pub(super) fn edit_state(sim: &mut Sim, name: &str) {
     let garbled = sim.rng.permille(300);
     sim.note(name, "a person removes or garbles the state annotation");
-    // A controller that has not heard of anything since the node was closed may then record a run of that time on it.
-    if let Some(node) = sim.api.node(name) {
-        let uid = node.view.id.uid.clone();
-        sim.monitor.opened_by_hand(&uid);
-    }
     sim.api.edit_node(name, |node| {
         if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
             if garbled {
@@ -110,25 +112,73 @@ pub(super) fn edit_config(sim: &mut Sim) {
     sim.reconfigure(TAKEN_UP_WITHIN);
 }
 
-/// Edits what Karpenter knows of the gates in one of its pools.
+/// A person asks for an attempt at once.
+pub(super) fn ask_for_retry(sim: &mut Sim, name: &str) {
+    sim.note(name, "a person asks for an attempt at once");
+    sim.stats.count("attempt asked for");
+    let now = sim.now.to_string();
+    annotate(sim, name, names::RETRY_ANNOTATION, &now);
+}
+
+/// A person pauses many nodes, and never thinks of them again.
+pub(super) fn forget_pauses(sim: &mut Sim) {
+    let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
+    sim.stats.count("many nodes paused for good");
+    for name in names {
+        // The worker of a paused node is not removed, and one that never ends keeps its slot.
+        let has_worker = sim.api.workers().any(|worker| worker.stamp.node.name.as_str() == name);
+        if !has_worker && sim.rng.permille(500) {
+            sim.note(&name, "a person pauses the node for good");
+            annotate(sim, &name, names::PAUSED_ANNOTATION, FORGOTTEN);
+        }
+    }
+}
+
+fn annotate(sim: &mut Sim, name: &str, key: &str, value: &str) {
+    sim.api.edit_node(name, |node| {
+        if !node["metadata"]["annotations"].is_object() {
+            node["metadata"]["annotations"] = json!({});
+        }
+        node["metadata"]["annotations"][key] = json!(value);
+    });
+}
+
+/// Adds one of Karpenter's pools, removes it, or edits what it knows of the gates.
 pub(super) fn edit_pools(sim: &mut Sim) {
-    let index = usize::try_from(sim.rng.below(sim.pools.len() as u64)).unwrap_or(0);
-    let Some(pool) = sim.pools.get_mut(index) else { return };
-    pool.startup_taints =
-        if pool.startup_taints.is_empty() { scenario::gate_keys() } else { std::iter::empty().collect() };
-    let line = format!("a person edits the NodePool {}", pool.name);
-    sim.note("", line);
-    sim.stats.count("NodePool edited");
+    let name = *sim.rng.pick(&["aware", "unaware", "unlisted"]).unwrap_or(&"aware");
+    let what = match sim.pools.iter().position(|pool| pool.name == name) {
+        None => {
+            sim.pools.push(PoolView { name: name.to_owned(), startup_taints: scenario::gate_keys() });
+            "NodePool added"
+        }
+        Some(index) if sim.rng.permille(300) => {
+            sim.pools.remove(index);
+            "NodePool removed"
+        }
+        Some(index) => {
+            let taints = &mut sim.pools[index].startup_taints;
+            if !taints.is_empty() && sim.rng.permille(300) {
+                taints.pop_first();
+            } else {
+                *taints = if taints.is_empty() { scenario::gate_keys() } else { BTreeSet::new() };
+            }
+            "NodePool edited"
+        }
+    };
+    sim.note("", format_args!("{what}: {name}"));
+    sim.stats.count(what);
     sim.monitor.pools_changed(&sim.pools, sim.now);
     sim.tell_pools();
 }
 
-/// At the end nothing is paused.
+/// At the end nothing is paused but what was forgotten.
 pub(super) fn let_go(sim: &mut Sim) {
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     for name in names {
         sim.api.edit_node(&name, |node| {
-            if let Some(annotations) = node["metadata"]["annotations"].as_object_mut() {
+            if let Some(annotations) = node["metadata"]["annotations"].as_object_mut()
+                && annotations.get(names::PAUSED_ANNOTATION).is_none_or(|value| value != FORGOTTEN)
+            {
                 annotations.remove(names::PAUSED_ANNOTATION);
             }
         });

@@ -1,11 +1,13 @@
 //! What must be so once nothing has gone wrong for a while: every node has come to its end, and nothing is left over.
 
 use knr_core::config::OnReboot;
+use knr_core::names;
 use knr_core::state::{NodeState, StatePhase};
-use knr_core::view::{ConditionStatus, NodeView, Purpose, WorkerView};
+use knr_core::view::{Condition, ConditionStatus, NodeView, Purpose, WorkerView};
 
-use super::{Rule, is_closed, is_excluded, is_labelled, is_managed, state_of};
+use super::{Rule, is_closed, is_excluded, is_labelled, is_managed, is_paused, state_of};
 use crate::actors::{Fit, Machine};
+use crate::refusals::Refused;
 use crate::run::Sim;
 use crate::scenario::Mode;
 
@@ -59,10 +61,12 @@ fn worker_at_end(sim: &Sim, worker: &WorkerView) -> Verdict {
         return Ok(());
     }
     let node = sim.api.node(name).map(|node| &node.view);
-    let is_tried = node.is_some_and(|node| {
-        !is_excluded(node, &sim.config) && is_managed(node, &sim.config) && !is_fit(sim, name)
-    });
-    if is_tried {
+    let may_be_there = |node: &NodeView| {
+        let is_held = sim.refusals.now(sim.now) == Some(Refused::Verification);
+        let is_tried = is_managed(node, &sim.config) && (is_held || !is_fit(sim, name));
+        !is_excluded(node, &sim.config) && (is_tried || is_paused(node))
+    };
+    if node.is_some_and(may_be_there) {
         return Ok(());
     }
     broken(Rule::L1, format!("a worker of {} is left over", worker.stamp.node))
@@ -76,26 +80,53 @@ fn node_at_end(sim: &Sim, node: &NodeView) -> Verdict {
         Mode::OnNodes(None) => is_dead || is_labelled(node, &sim.config),
         Mode::OnNodes(Some(_)) => is_dead,
     };
-    if node.leaving || has_no_pod || is_excluded(node, &sim.config) {
+    if node.leaving || has_no_pod || is_excluded(node, &sim.config) || is_paused(node) {
         return Ok(());
     }
-    let is_startup_closed =
-        |node: &NodeView| sim.config.gates.iter().any(|gate| node.position(&gate.taint).is_some());
-    if is_dead && is_startup_closed(node) {
+    if !is_dead {
+        startup_gates(sim, node)?;
+    }
+    let is_closed = is_closed(node, &sim.config.node_management.taints);
+    let refused = sim.refusals.now(sim.now);
+    if refused == Some(Refused::Verification) {
         return Ok(());
     }
-    if is_closed(node, &sim.config.node_management.taints) {
+    if is_closed && refused != Some(Refused::Condition) && (is_dead || refused == Some(Refused::Worker)) {
+        return says_why(node);
+    }
+    if is_closed && !is_dead {
         closed(sim, node, state.as_ref())?;
-    } else if is_fit(sim, name) {
+    } else if is_fit(sim, name) && refused != Some(Refused::Worker) {
         open(sim, node, state.as_ref())?;
     }
-    if !is_dead && is_startup_closed(node) {
-        return broken(Rule::L1, "a startup gate is still closed");
-    }
     match state {
-        Some(state) => condition(node, &state),
+        Some(state) if refused.is_none() => condition(node, &state),
+        _ => Ok(()),
+    }
+}
+
+/// A gate is open once those that it waits for are.
+fn startup_gates(sim: &Sim, node: &NodeView) -> Verdict {
+    let config = &sim.config;
+    let is_closed = |name: &str| match name {
+        names::VERIFICATION_GATE => is_closed(node, &config.node_management.taints),
+        name => config.gates.iter().any(|gate| gate.name == name && node.position(&gate.taint).is_some()),
+    };
+    let is_stuck = |name: &str| is_closed(name) && !config.opens_after(name).into_iter().any(is_closed);
+    match config.gates.iter().find(|gate| is_stuck(&gate.name)) {
+        Some(gate) => broken(Rule::L1, format!("gate {} is still closed", gate.name)),
         None => Ok(()),
     }
+}
+
+/// Nothing more can be found out about a node, and it says so.
+fn says_why(node: &NodeView) -> Verdict {
+    let says =
+        |condition: &Condition| condition.status != ConditionStatus::True && !condition.message.is_empty();
+    if node.condition.as_ref().is_some_and(says) {
+        return Ok(());
+    }
+    broken(Rule::L1, format!("still closed, and the condition says {:?}", node.condition))
 }
 
 fn closed(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
@@ -112,12 +143,15 @@ fn closed(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
     }
     let used_up = state.phase == StatePhase::Failed
         && (state.attempt >= settings.max_retries || state.inconclusive >= settings.max_inconclusive_runs);
-    // Where others are at fault the node has all its attempts left.
-    if !used_up && state.blame.is_none() {
+    // Where others are at fault, or were until a moment ago, the node has all its attempts left.
+    if !used_up && state.blame.is_none() && failing(sim).count() < 2 {
         return broken(Rule::L1, "still closed although attempts are left");
     }
     if state.reason.as_deref().is_none_or(str::is_empty) {
         return broken(Rule::L1, "closed without a reason");
+    }
+    if node.annotations.contains_key(names::RETRY_ANNOTATION) {
+        return broken(Rule::L1, "an attempt was asked for, and never made");
     }
     if is_to_be_replaced(sim, node, state) {
         return broken(Rule::Replaced, "a node that is never fit is still there");
@@ -125,21 +159,36 @@ fn closed(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
     Ok(())
 }
 
+/// Nodes with a state that the controller looks after, not those that are paused or excluded.
+fn looked_after(sim: &Sim) -> impl Iterator<Item = &NodeView> {
+    let nodes = sim.api.nodes().map(|(_, node)| &node.view);
+    let is_ours = |node: &&NodeView| is_managed(node, &sim.config) && !is_paused(node);
+    nodes.filter(is_ours).filter(|node| state_of(node).is_some())
+}
+
+/// Of these, the ones that fail. Who opened a node by hand does not want to hear of that.
+fn failing(sim: &Sim) -> impl Iterator<Item = &NodeView> {
+    let taints = &sim.config.node_management.taints;
+    looked_after(sim).filter(|node| {
+        state_of(node)
+            .is_some_and(|state| state.is_failing() && (state.stays_open || is_closed(node, taints)))
+    })
+}
+
 /// Deletion was asked for, nothing was deleted yet, the brake is off, and the checks pass on all verified nodes.
 fn is_to_be_replaced(sim: &Sim, node: &NodeView, state: &NodeState) -> bool {
-    let (mut failing, mut managed) = (0, 0);
     let (mut passing, mut broken) = (0, 0);
-    for (name, other) in sim.api.nodes() {
-        let state = state_of(&other.view);
-        managed += usize::from(is_managed(&other.view, &sim.config) && state.is_some());
-        failing += usize::from(state.as_ref().is_some_and(|state| state.phase == StatePhase::Failed));
-        let is_verified = state.is_some_and(|state| state.phase == StatePhase::Verified)
-            && !is_excluded(&other.view, &sim.config)
-            && !is_closed(&other.view, &sim.config.node_management.taints);
+    for other in looked_after(sim) {
+        let name = other.id.name.as_str();
+        let is_verified = state_of(other).is_some_and(|state| state.phase == StatePhase::Verified)
+            && !is_closed(other, &sim.config.node_management.taints);
+        let is_up = machine(sim, name).is_some_and(|machine| machine.up);
         passing += usize::from(is_verified && is_fit(sim, name));
-        broken += usize::from(is_verified && !is_fit(sim, name));
+        broken += usize::from(is_verified && is_up && !is_fit(sim, name));
     }
+    let (managed, failing) = (looked_after(sim).count(), failing(sim).count());
     sim.mode == Mode::Controllers
+        && sim.refusals.now(sim.now).is_none()
         && sim.config.node_management.delete_failed_nodes
         && state.attempt >= sim.config.reconciliation.max_retries
         && machine(sim, node.id.name.as_str()).is_some_and(|machine| machine.up && machine.fit == Fit::Never)
@@ -173,8 +222,8 @@ fn condition(node: &NodeView, state: &NodeState) -> Verdict {
         return Ok(());
     }
     let expected = match state.phase {
-        StatePhase::Verified | StatePhase::Failed if state.blame.is_some() => ConditionStatus::Unknown,
         StatePhase::Verified if state.inconclusive > 0 => ConditionStatus::Unknown,
+        // It depends on whether its attempts were used up before.
         StatePhase::Failed if state.inconclusive > 0 => return Ok(()),
         StatePhase::Verified => ConditionStatus::True,
         StatePhase::Failed => ConditionStatus::False,

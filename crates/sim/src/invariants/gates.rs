@@ -36,6 +36,10 @@ impl Monitor {
         let mut keys =
             vec![names::STATE_ANNOTATION.to_owned(), config.node_management.verified_label.key.clone()];
         keys.extend(config.gates.iter().map(|gate| gate.completed_annotation.clone()));
+        // A request for an attempt is removed with the result of that attempt, and never made.
+        if !after.view.annotations.contains_key(names::RETRY_ANNOTATION) {
+            keys.push(names::RETRY_ANNOTATION.to_owned());
+        }
         for map in ["/metadata/labels", "/metadata/annotations"] {
             let theirs = |node: &NodeObject| -> BTreeMap<String, Value> {
                 let map = node.json.pointer(map).and_then(Value::as_object).into_iter().flatten();
@@ -64,9 +68,11 @@ impl Monitor {
         for gate in &config.gates {
             let taint = std::slice::from_ref(&gate.taint);
             let opens = is_closed(before, taint) && !is_closed(after, taint);
-            let is_ready = |(uid, boot, component): &(_, _, String)| {
-                let labels = [(names::INIT_POD_LABEL, component.as_str())].into_iter().collect();
-                (uid, boot) == (&id.0, &id.1) && gate.pod_selector.matches(&labels)
+            let is_ready = |(uid, boot, component, namespace): &(_, _, &str, &str)| {
+                let labels = [(names::INIT_POD_LABEL, *component)].into_iter().collect();
+                (uid, boot) == (&id.0, &id.1)
+                    && gate.namespaces.iter().any(|known| known == namespace)
+                    && gate.pod_selector.matches(&labels)
             };
             if opens && !self.init_proofs.iter().any(is_ready) {
                 let how =
@@ -118,8 +124,11 @@ impl Monitor {
         let state = state_of(before);
         let verified = state.as_ref().is_some_and(|state| state.phase == StatePhase::Verified);
         let rebooted = state.as_ref().is_some_and(|state| state.boot != before.boot);
-        let found_unsound = self.unsound.get(&before.id.uid);
-        if found_unsound.is_some_and(|at| write.now.duration_since(*at) < ACTED_UPON_WITHIN) {
+        let found_unsound = self.unsound.get(&before.id.uid).copied();
+        let since = write.now - ACTED_UPON_WITHIN;
+        // On a paused node a judgement waits, and the checks are run again after it.
+        let failed_since = self.runs.has_failed_since(&before.id.uid, &before.boot, since);
+        if found_unsound.is_some_and(|at| at > since || failed_since) {
             return;
         }
         if is_labelled(before, config) && !rebooted {

@@ -45,6 +45,8 @@ pub(crate) enum Rule {
     Scope,
     /// What Karpenter asks for.
     Karpenter,
+    /// Who gets a worker first.
+    Slots,
     /// No writes without end.
     Storm,
 }
@@ -72,6 +74,7 @@ impl fmt::Display for Rule {
             Self::Blame => "blame",
             Self::Scope => "scope",
             Self::Karpenter => "Karpenter",
+            Self::Slots => "slots",
             Self::Storm => "storm",
         })
     }

@@ -112,6 +112,10 @@ impl Runs {
         self.failures.get(&(node.clone(), boot.clone())).map_or(&[], Vec::as_slice)
     }
 
+    pub(super) fn has_failed_since(&self, node: &Uid, boot: &BootId, since: Timestamp) -> bool {
+        self.failures(node, boot).iter().any(|failure| failure.ended > since)
+    }
+
     fn first_failure(&self, node: &Uid, boot: &BootId, since: Timestamp) -> Option<&Span> {
         let failures = self.failures(node, boot).iter();
         failures.filter(|failure| failure.ended > since).min_by_key(|failure| failure.ended)

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use knr_core::action::Action;
 use knr_core::config::Config;
-use knr_core::engine::{Engine, Question};
+use knr_core::engine::{Engine, Order, Question};
 use knr_core::feed::{Feed, Kind};
 use knr_core::ids::{NodeName, Version};
+use knr_core::view::{Occupancy, Purpose};
 use knr_core::world::Fact;
 
 use super::lease::LEASE;
@@ -102,6 +103,9 @@ impl Sim {
             let decided = Decided { replica: id, life, orders: &plan.orders, engine, config: &config };
             self.monitor.decided(&decided, leading, sole, self.now);
         }
+        if plan.orders.iter().any(is_reference) && self.verified_nodes() > 10 {
+            self.stats.count("comparison with more than ten nodes to choose from");
+        }
         for order in plan.orders {
             let request =
                 Request { replica: id, life, order, decided: self.now, config: Arc::clone(&config) };
@@ -114,6 +118,11 @@ impl Sim {
         }
         self.dispatch(id);
         self.set_wake(id, plan.wake);
+    }
+
+    fn verified_nodes(&self) -> usize {
+        let label = &self.config.node_management.verified_label.key;
+        self.api.nodes().filter(|(_, node)| node.view.labels.contains_key(label)).count()
     }
 
     fn set_wake(&mut self, id: usize, wake: Option<jiff::Timestamp>) {
@@ -152,7 +161,10 @@ impl Sim {
             }
             Question::Node(node) => vec![self.api.reread(node)],
             Question::Occupancy(node) => {
-                vec![Fact::Occupancy(node.clone(), self.actors.occupancy(node.name.as_str()))]
+                let occupancy = self.actors.occupancy(node.name.as_str());
+                let is_idle = occupancy == Occupancy::Idle;
+                self.stats.count(if is_idle { "occupancy asked: idle" } else { "occupancy asked: busy" });
+                vec![Fact::Occupancy(node.clone(), occupancy)]
             }
         };
         self.at(latency, Event::Learn { replica: id, life, facts });
@@ -164,6 +176,7 @@ impl Sim {
         let running = replica.engine.as_ref().map_or(0, |engine| engine.world().live_workers());
         let is_due = self.now.duration_since(replica.listed) >= FULL_LIST;
         if is_due {
+            self.stats.count("full list");
             self.list_again(id, life);
         } else if running > 0 {
             self.relist(id, &Feed::of(Kind::Workers));
@@ -229,8 +242,9 @@ impl Sim {
 
     /// The clock of a machine jumps. A process keeps to its own clock until it is started again.
     pub(crate) fn jump(&mut self, id: usize) {
-        let seconds = i64::try_from(self.rng.below(7_200)).unwrap_or(0) - 3_600;
+        let seconds = i64::try_from(self.rng.below(14_400)).unwrap_or(0) - 7_200;
         self.note("", format_args!("the clock of replica {id} is {seconds} s off"));
+        self.stats.count("clock off by up to two hours");
         self.crash(id, None);
         self.replicas[id].clock = SignedDuration::from_secs(seconds);
     }
@@ -285,11 +299,15 @@ pub(crate) struct Decided<'a> {
     /// In which of its lives.
     pub(crate) life: u32,
     /// The orders, in the order in which they are given.
-    pub(crate) orders: &'a [knr_core::engine::Order],
+    pub(crate) orders: &'a [Order],
     /// The rules, and what they know.
     pub(crate) engine: &'a Engine,
     /// The configuration they go by.
     pub(crate) config: &'a Config,
+}
+
+fn is_reference(order: &Order) -> bool {
+    matches!(&order.action, Action::StartWorker { stamp } if stamp.purpose == Purpose::Reference)
 }
 
 /// Whether the exhaustive plans count an action among the deletions.

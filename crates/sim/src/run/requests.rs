@@ -47,9 +47,15 @@ impl Sim {
 
     /// A request reaches the API server, or does not.
     pub(super) fn arrive(&mut self, request: Request) {
-        let fault = match (&request.order.action, self.outages.stop_controllers_until(self.now)) {
+        let action = &request.order.action;
+        let is_refused = self.refusals.refuse(action, self.now);
+        let fault = match (action, self.outages.stop_controllers_until(self.now)) {
             (_, Some(_)) if self.rng.permille(500) => Some(WriteFault::Error(ErrorClass::Timeout)),
             (_, Some(_)) => Some(WriteFault::Error(ErrorClass::Unavailable)),
+            (_, None) if is_refused => {
+                self.stats.count("write refused by a policy");
+                Some(WriteFault::Error(ErrorClass::Forbidden))
+            }
             (Action::Tell { .. }, None) => None,
             (_, None) => self.faults.of_write(self.stats.writes, &mut self.rng),
         };

@@ -11,8 +11,29 @@ use knr_core::view::PoolView;
 use super::{Size, choose};
 use crate::rng::Rng;
 
-/// What init pods on every node are components of, each for a gate of its own.
-pub(crate) const COMPONENTS: [&str; 2] = [names::INIT_POD_VALUE, "storage"];
+/// An init pod that runs on every node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InitPod {
+    /// What it is a component of.
+    pub(crate) component: &'static str,
+    /// Where it runs.
+    pub(crate) namespace: &'static str,
+    /// By which annotation it says that it is done.
+    pub(crate) annotation: &'static str,
+}
+
+/// One for each of two gates, and one with the right labels in a namespace that no gate looks at.
+pub(crate) const INIT_PODS: [InitPod; 3] = [
+    InitPod {
+        component: names::INIT_POD_VALUE,
+        namespace: "kube-system",
+        annotation: names::READY_ANNOTATION,
+    },
+    InitPod { component: STORAGE, namespace: STORAGE, annotation: STORAGE_READY },
+    InitPod { component: STORAGE, namespace: "default", annotation: STORAGE_READY },
+];
+const STORAGE: &str = "storage";
+const STORAGE_READY: &str = "example.com/storage-ready";
 const SECOND_TAINT: &str = "node-ready/second";
 const OTHER_TAINT: &str = "example.com/unverified";
 const STORAGE_TAINT: &str = "example.com/storage";
@@ -60,7 +81,7 @@ pub(super) fn draw(size: Size, rng: &mut Rng) -> Config {
     if rng.permille(400) {
         config.gates = gates(rng);
         if rng.permille(500) {
-            config.node_management.after = config.gates.iter().map(|gate| gate.name.clone()).collect();
+            config.node_management.after = may_come_first(&config.gates);
         }
     }
     if !is_valid(&config) {
@@ -88,10 +109,11 @@ fn taints(rng: &mut Rng) -> Vec<Taint> {
 /// A gate that waits for init pods of another component.
 fn second_gate() -> StartupGate {
     StartupGate {
-        name: "storage".to_owned(),
+        name: STORAGE.to_owned(),
         taint: taint(STORAGE_TAINT, Effect::NoSchedule),
-        pod_selector: selector(&format!("{}={}", names::INIT_POD_LABEL, COMPONENTS[1])),
-        ready_annotation: "example.com/storage-ready".to_owned(),
+        namespaces: vec![STORAGE.to_owned()],
+        pod_selector: selector(&format!("{}={STORAGE}", names::INIT_POD_LABEL)),
+        ready_annotation: STORAGE_READY.to_owned(),
         completed_annotation: "example.com/storage-since".to_owned(),
         ..StartupGate::default()
     }
@@ -103,66 +125,95 @@ fn selector(text: &str) -> Selector {
 
 fn gates(rng: &mut Rng) -> Vec<StartupGate> {
     let mut second = second_gate();
-    if rng.permille(500) {
-        second.after = Some(Vec::new());
-    }
+    second.after = match rng.below(4) {
+        0 | 1 => None,
+        2 => Some(Vec::new()),
+        _ => Some(vec![names::VERIFICATION_GATE.to_owned()]),
+    };
+    second.minimum_hold_seconds = choose(rng, [0, 0, 20]);
     match rng.below(4) {
-        0 => vec![StartupGate::default(), second],
+        0 | 3 => vec![StartupGate::default(), second],
         1 => vec![second],
         _ => vec![StartupGate::default()],
     }
 }
 
+/// Gates that may open before the verification gate, because they do not wait for it.
+fn may_come_first(gates: &[StartupGate]) -> Vec<String> {
+    let waits = |gate: &&StartupGate| gate.after.as_ref().is_some_and(|after| !after.is_empty());
+    gates.iter().filter(|gate| !waits(gate)).map(|gate| gate.name.clone()).collect()
+}
+
 /// Changes one part of a configuration, and says which.
 pub(crate) fn edit(config: &mut Config, may_have_gates: bool, rng: &mut Rng) -> &'static str {
-    match rng.below(15) {
+    match rng.below(17) {
         0..6 => edit_pace(config, rng),
+        15 | 16 => edit_worker(config, rng),
         6..13 => edit_nodes(&mut config.node_management, rng),
         13 if may_have_gates => {
             config.gates = if rng.permille(300) { Vec::new() } else { gates(rng) };
-            let names: Vec<&String> = config.gates.iter().map(|gate| &gate.name).collect();
-            config.node_management.after.retain(|name| names.contains(&name));
-            "gates"
+            let names = may_come_first(&config.gates);
+            config.node_management.after.retain(|name| names.contains(name));
+            "reload: gates"
         }
         _ => {
-            let names = config.gates.iter().map(|gate| gate.name.clone()).collect();
+            let names = may_come_first(&config.gates);
             let after = &mut config.node_management.after;
             *after = if after.is_empty() { names } else { Vec::new() };
-            "after"
+            "reload: after"
         }
     }
 }
 
 fn edit_pace(config: &mut Config, rng: &mut Rng) -> &'static str {
     let pace = &mut config.reconciliation;
-    match rng.below(6) {
+    match rng.below(7) {
         0 => {
             pace.max_retries = up_to(6, rng);
-            "maxRetries"
+            "reload: maxRetries"
         }
         1 => {
             pace.retry_delay_seconds = up_to(20, rng);
-            "retryDelaySeconds"
+            pace.max_retry_delay_seconds = 20 + up_to(40, rng);
+            pace.retry_backoff = choose(rng, [RetryBackoff::Linear, RetryBackoff::Exponential]);
+            "reload: retry settings"
+        }
+        6 => {
+            pace.max_inconclusive_runs = 1 + up_to(9, rng);
+            "reload: maxInconclusiveRuns"
         }
         2 => {
             pace.paused = !pace.paused;
-            "paused"
+            "reload: paused"
         }
         3 => {
             pace.dry_run = !pace.dry_run;
-            "dryRun"
+            "reload: dryRun"
         }
         4 => {
             config.limits.max_concurrent_workers = 1 + up_to(7, rng);
-            "maxConcurrentWorkers"
+            "reload: maxConcurrentWorkers"
         }
         _ => {
             let deletion = &mut config.limits.deletion;
             deletion.max_failing_percent = up_to(100, rng);
             deletion.max_percent = up_to(30, rng);
             deletion.max_per_hour = up_to(5, rng);
-            "limits.deletion"
+            "reload: limits.deletion"
         }
+    }
+}
+
+/// What was found by other checks, or in other times, no longer counts for or against a node.
+fn edit_worker(config: &mut Config, rng: &mut Rng) -> &'static str {
+    let worker = &mut config.worker;
+    if rng.permille(500) {
+        worker.pending_timeout_seconds = 20 + up_to(40, rng);
+        worker.timeout_seconds = 15 + up_to(30, rng);
+        "reload: worker timeouts"
+    } else {
+        worker.connectivity_matrix = !worker.connectivity_matrix;
+        "reload: checks"
     }
 }
 
@@ -170,15 +221,15 @@ fn edit_nodes(nodes: &mut NodeManagement, rng: &mut Rng) -> &'static str {
     match rng.below(7) {
         0 | 1 => {
             nodes.delete_failed_nodes = !nodes.delete_failed_nodes;
-            "deleteFailedNodes"
+            "reload: deleteFailedNodes"
         }
         2 => {
             nodes.backfill = !nodes.backfill;
-            "backfill"
+            "reload: backfill"
         }
         3 => {
             nodes.on_reboot = choose(rng, [OnReboot::Verify, OnReboot::Close, OnReboot::Ignore]);
-            "onReboot"
+            "reload: onReboot"
         }
         4 => {
             let zone = selector("zone=b");
@@ -186,7 +237,7 @@ fn edit_nodes(nodes: &mut NodeManagement, rng: &mut Rng) -> &'static str {
                 Some(index) => drop(nodes.exclude.remove(index)),
                 None => nodes.exclude.push(zone),
             }
-            "exclude"
+            "reload: exclude"
         }
         5 => {
             let label = &mut nodes.verified_label;
@@ -196,12 +247,12 @@ fn edit_nodes(nodes: &mut NodeManagement, rng: &mut Rng) -> &'static str {
                 (&mut label.key, [names::VERIFIED_LABEL, "example.com/verified"])
             };
             others[usize::from(*part == others[0])].clone_into(part);
-            "verifiedLabel"
+            "reload: verifiedLabel"
         }
         _ => {
             nodes.taints =
                 if rng.permille(300) { vec![taint(OTHER_TAINT, Effect::NoSchedule)] } else { taints(rng) };
-            "taints"
+            "reload: taints"
         }
     }
 }

@@ -1,0 +1,99 @@
+//! What must happen at least so often in the 4,000 seeds that the tests run. A simulation in which something no longer happens
+//! shows nothing about it, and would go on passing.
+
+use crate::stats::Stats;
+
+/// About half of what was counted when the list was made.
+const FLOORS: &[(&str, usize)] = &[
+    ("40 to 60 nodes", 40),
+    ("DaemonSet", 60),
+    ("DaemonSet with monitoring", 90),
+    ("NodePool added", 600),
+    ("NodePool edited", 1_000),
+    ("NodePool removed", 400),
+    ("NodePools unknown at first", 900),
+    ("attempt asked for", 1_000),
+    ("clock off by up to two hours", 900),
+    ("comparison recorded", 700),
+    ("comparison with more than ten nodes to choose from", 80),
+    ("deletion reserved", 200),
+    ("event dropped: waited for too long", 150),
+    ("failure recorded", 19_000),
+    ("full list", 3_000),
+    ("gate closed: failed again", 110),
+    ("gate closed: never had it", 300),
+    ("gate closed: restarted", 400),
+    ("gate with NoExecute", 300),
+    ("image not pulled", 1_200),
+    ("leader frozen", 300),
+    ("many nodes paused for good", 300),
+    ("node deleted", 200),
+    ("node deleted by its claim", 50),
+    ("node joins before it is Ready", 7_000),
+    ("node not Ready for a while", 1_800),
+    ("nothing is sent: the lease has ended", 300),
+    ("occupancy asked: busy", 200),
+    ("occupancy asked: idle", 200),
+    ("order dropped: the lease has ended", 200),
+    ("order taken back: its node or the configuration has changed", 1_300),
+    ("order taken back: waited for too long", 300),
+    ("outage of DNS", 500),
+    ("outage of the API server", 500),
+    ("outage of the registry", 500),
+    ("outage of the way to the API server", 400),
+    ("power failure", 500),
+    ("reload: after", 300),
+    ("reload: backfill", 150),
+    ("reload: checks", 200),
+    ("reload: deleteFailedNodes", 400),
+    ("reload: dryRun", 190),
+    ("reload: exclude", 200),
+    ("reload: gates", 110),
+    ("reload: limits.deletion", 180),
+    ("reload: maxConcurrentWorkers", 200),
+    ("reload: maxInconclusiveRuns", 190),
+    ("reload: maxRetries", 190),
+    ("reload: onReboot", 200),
+    ("reload: paused", 180),
+    ("reload: retry settings", 180),
+    ("reload: taints", 200),
+    ("reload: verifiedLabel", 200),
+    ("reload: worker timeouts", 200),
+    ("run for comparison", 700),
+    ("run without a verdict recorded", 9_000),
+    ("several verification taints", 300),
+    ("startup gate after verification", 120),
+    ("startup gate opened", 4_000),
+    ("ten or more nodes on probation at once", 20),
+    ("two leaders at once", 190),
+    ("two startup gates", 300),
+    ("verification after startup gates", 300),
+    ("verification gate opened", 9_000),
+    ("verified node found broken", 40),
+    ("worker waits for a node that is not Ready", 90_000),
+    ("write refused by a policy", 18_000),
+];
+
+/// What happened too rarely.
+#[must_use]
+pub fn too_rare(stats: &Stats) -> Vec<String> {
+    let times = |what: &str| stats.seen.get(what).copied().unwrap_or(0);
+    let rare = FLOORS.iter().filter(|(what, least)| times(what) < *least);
+    rare.map(|(what, least)| format!("{what}: {} times, at least {least} are expected", times(what)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_happened_is_reported() {
+        let mut stats = Stats::default();
+        for (what, least) in &FLOORS[1..] {
+            stats.count_many(what, *least);
+        }
+        let (first, least) = FLOORS[0];
+        assert_eq!(too_rare(&stats), [format!("{first}: 0 times, at least {least} are expected")]);
+    }
+}

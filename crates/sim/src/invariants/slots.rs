@@ -1,0 +1,74 @@
+//! Slots: a node that was never tried comes before those that are tried again, however long these have waited.
+
+use std::collections::BTreeMap;
+
+use knr_core::action::Action;
+use knr_core::engine::Outcome;
+use knr_core::ids::{NodeName, NodeRef};
+use knr_core::state::StatePhase;
+use knr_core::view::Purpose;
+
+use super::{Monitor, Rule, is_closed};
+use crate::run::Decided;
+use crate::writers::Request;
+
+/// Orders that are under way or came to nothing, by replica, its life and the node. Such a node may have to wait.
+#[derive(Debug, Default)]
+pub(super) struct Held(BTreeMap<(usize, u32, NodeName), Why>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    UnderWay,
+    CameToNothing,
+}
+
+impl Held {
+    pub(super) fn answered(&mut self, request: &Request, outcome: &Outcome) {
+        let key = (request.replica, request.life, request.order.action.node().name.clone());
+        if !matches!(outcome, Outcome::Done(_)) {
+            self.0.insert(key, Why::CameToNothing);
+        } else if self.0.get(&key) == Some(&Why::UnderWay) {
+            self.0.remove(&key);
+        }
+    }
+}
+
+impl Monitor {
+    /// Holds the workers that are started against the nodes that wait for one.
+    pub(super) fn slots(&mut self, decided: &Decided<'_>) {
+        let mut again = decided.orders.iter().filter_map(|order| tried_before(decided, &order.action));
+        if let Some(node) = again.next()
+            && let Some(newcomer) = self.newcomer(decided)
+        {
+            let how = format!("{node} is tried again while {newcomer} waits for its first worker");
+            self.violate(newcomer.name.as_str(), Rule::Slots, how);
+        }
+        for order in decided.orders {
+            let key = (decided.replica, decided.life, order.action.node().name.clone());
+            self.held.0.entry(key).or_insert(Why::UnderWay);
+        }
+    }
+
+    /// A node that is Ready, was never tried, and waits for nothing but a slot.
+    fn newcomer(&self, decided: &Decided<'_>) -> Option<NodeRef> {
+        let waiting = decided.engine.explanations().filter(|(_, told)| told.reason == "WaitingForSlot");
+        let mut newcomers = waiting.filter_map(|(name, _)| {
+            let entry = decided.engine.world().entry(name)?;
+            let view = entry.view.as_ref()?;
+            let is_ordered = decided.orders.iter().any(|order| order.action.node() == &view.id)
+                || self.held.0.contains_key(&(decided.replica, decided.life, name.clone()));
+            let is_new = entry.state.is_none() && entry.workers.is_empty() && view.ready;
+            (is_new && !is_ordered).then(|| view.id.clone())
+        });
+        newcomers.next()
+    }
+}
+
+fn tried_before<'a>(decided: &Decided<'_>, action: &'a Action) -> Option<&'a NodeRef> {
+    let Action::StartWorker { stamp } = action else { return None };
+    let entry = decided.engine.world().entry(&stamp.node.name)?;
+    let (view, state) = (entry.view.as_ref()?, entry.state.as_ref()?);
+    let is_closed = is_closed(view, &decided.config.node_management.taints);
+    let was_tried = !is_closed || state.boot == view.boot && state.phase != StatePhase::Verified;
+    (stamp.purpose == Purpose::Verify && was_tried).then_some(&stamp.node)
+}
