@@ -231,6 +231,10 @@ bench-product: binary setup-go ## measure the product on the lab, next to a bare
 	KUBE_NODE_READY_BINARY=$(CURDIR)/dist/kube-node-ready \
 	  $(CARGO) run --quiet --release -p knr-e2e --example bench -- $(ARGS)
 
+.PHONY: bench-surge
+bench-surge: ## measure ten thousand openings at a hundred a second: conditions, events and the log (15 minutes); needs root
+	@$(MAKE) bench-product ARGS='--part surge $(ARGS)'
+
 .PHONY: bench-lab
 bench-lab: setup setup-go ## measure the lab: up, a further node, reboot, down; COLD=1 adds the first build of all tools
 	$(CARGO) build --quiet -p lab

@@ -18,11 +18,31 @@ impl Cluster {
     /// Makes simulated nodes `PREFIX-0`, `PREFIX-1`, ... that have the gate and a boot ID and become Ready by themselves.
     pub fn fakes(&self, prefix: &str, count: usize) -> Result<Vec<Node<'_>>> {
         self.start_kwok()?;
+        self.make_nodes(prefix, count, fake)
+    }
+
+    /// Makes nodes `PREFIX-0`, `PREFIX-1`, ... that have the gate and are Ready, but whose pods nobody ever starts.
+    pub fn idle_nodes(&self, prefix: &str, count: usize) -> Result<Vec<Node<'_>>> {
+        self.make_nodes(prefix, count, |name| {
+            let mut node = fake(name)?;
+            node["metadata"]["annotations"] = json!({});
+            node["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+            Ok(node)
+        })
+    }
+
+    fn make_nodes(
+        &self,
+        prefix: &str,
+        count: usize,
+        node: impl Fn(&str) -> Result<Value> + Sync,
+    ) -> Result<Vec<Node<'_>>> {
+        let node = &node;
         let some_of = |first: usize| -> Result<Vec<(usize, Node<'_>)>> {
             (first..count)
                 .step_by(AT_ONCE)
                 .map(|number| {
-                    let object = self.api().create("/api/v1/nodes", &fake(&format!("{prefix}-{number}"))?)?;
+                    let object = self.api().create("/api/v1/nodes", &node(&format!("{prefix}-{number}"))?)?;
                     Ok((number, Node::from_object(self, &object)?))
                 })
                 .collect()

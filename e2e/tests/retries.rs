@@ -46,8 +46,13 @@ fn broken_nodes_are_tried_on_and_deleted_only_after_a_fair_trial() -> Result<()>
         config.clone().set("nodeManagement.deleteFailedNodes", true).set("limits.deletion.maxPercent", 100);
     controller.reload(&deleting)?;
     a_broken_node_is_deleted_after_a_fair_trial(&cluster, &controller, &cluster.node("n4")?)?;
-    controller.reload(&config)?;
-    a_node_of_karpenter_is_deleted_by_its_claim(&cluster, &controller, &deleting)
+    controller.reload(&once_an_hour)?;
+    // Simulated workers fail at once. Between two attempts there must be time for the checks on a verified node.
+    let slowly = deleting
+        .set("reconciliation.maxRetries", 1)
+        .set("reconciliation.retryDelaySeconds", 60)
+        .set("reconciliation.maxRetryDelaySeconds", 60);
+    a_node_of_karpenter_is_deleted_by_its_claim(&cluster, &controller, &slowly)
 }
 
 fn a_node_that_outlasts_all_attempts_opens_once_it_is_fixed(cluster: &Cluster, node: &Node) -> Result<()> {

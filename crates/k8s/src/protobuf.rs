@@ -413,4 +413,6 @@ impl<'de> Deserializer<'de> for Texts<'_, 'de> {
 }
 
 #[cfg(test)]
+mod broken;
+#[cfg(test)]
 pub(crate) mod tests;

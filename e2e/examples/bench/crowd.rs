@@ -1,6 +1,7 @@
 //! A thousand simulated nodes: the same work for the baseline and for the product, in turn, on one control plane.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -34,6 +35,7 @@ pub(crate) struct Crowd<'a> {
     runtime: &'a Runtime,
     fleet: Fleet,
     config: String,
+    product: PathBuf,
     runs: usize,
     rates: Vec<(Who, Rate)>,
     bursts: Vec<(Who, Burst)>,
@@ -66,18 +68,8 @@ struct Burst {
 impl<'a> Crowd<'a> {
     /// Measures how fast baseline and product are.
     pub(crate) fn measure(runtime: &'a Runtime, size: Size, report: &mut Report) -> Result<Self> {
-        let lab = Lab::builder(&Home::from_env()?, "bench-kwok")
-            .flag(Tool::KubeControllerManager, "--node-monitor-grace-period=30m")
-            .temporary()?;
-        lab.apply(&objects::setting())?;
-        lab.start_kwok()?;
+        let mut crowd = Self::gather(runtime, size)?;
         let _in_runtime = runtime.enter();
-        let api = runtime.block_on(Api::open(&lab.kubeconfig(), "bench"))?;
-        let (fleet, config) = (Fleet::new(api), subject::config(size.nodes * MANY, ""));
-        let (rates, bursts, last) = (Vec::new(), Vec::new(), None);
-        let mut crowd = Self { runtime, fleet, config, runs: 0, rates, bursts, last, lab };
-        eprintln!("making {} nodes", size.nodes);
-        runtime.block_on(crowd.fleet.grow(size.nodes))?;
         for left in (1..=size.rounds).rev() {
             // Who comes first changes, and the product comes last.
             let mut order = [Who::Baseline, Who::Product];
@@ -88,6 +80,65 @@ impl<'a> Crowd<'a> {
         }
         crowd.report_speed(report);
         Ok(crowd)
+    }
+
+    /// Measures the processor time of several builds of the product in turn, on the same nodes.
+    pub(crate) fn compare(
+        runtime: &'a Runtime,
+        size: Size,
+        builds: &[PathBuf],
+        report: &mut Report,
+    ) -> Result<()> {
+        let mut crowd = Self::gather(runtime, size)?;
+        let _in_runtime = runtime.enter();
+        let mut rates = BTreeMap::<&PathBuf, Vec<Rate>>::new();
+        for round in 0..size.rounds {
+            for number in 0..builds.len() {
+                // Who comes first changes.
+                let build = &builds[(round + number) % builds.len()];
+                crowd.product.clone_from(build);
+                crowd.rate(Who::Product)?;
+                rates.entry(build).or_default().extend(crowd.rates.drain(..).map(|(_, rate)| rate));
+            }
+        }
+        for build in builds {
+            let rates = rates.get(build).map(Vec::as_slice).unwrap_or_default();
+            report.section(&format!("Processor time of {}, {} runs", build.display(), rates.len()));
+            for (what, field) in [
+                ("openings, with all that follows", (|rate| rate.cpu) as fn(&Rate) -> Duration),
+                ("of this, until the last gate was open", |rate| rate.cpu_to_open),
+                ("with the start and the making of workers", |rate| rate.cpu_in_all),
+            ] {
+                let times = || rates.iter().map(|rate| field(rate).as_secs_f64());
+                let (least, most) = (times().fold(f64::MAX, f64::min), times().fold(0.0, f64::max));
+                report.tell(what, format!("{:.2} s ({least:.2} to {most:.2})", median(times())));
+            }
+        }
+        Ok(())
+    }
+
+    fn gather(runtime: &'a Runtime, size: Size) -> Result<Self> {
+        let lab = Lab::builder(&Home::from_env()?, "bench-kwok")
+            .flag(Tool::KubeControllerManager, "--node-monitor-grace-period=30m")
+            .temporary()?;
+        lab.apply(&objects::setting())?;
+        lab.start_kwok()?;
+        let _in_runtime = runtime.enter();
+        let api = runtime.block_on(Api::open(&lab.kubeconfig(), "bench"))?;
+        let (fleet, config) = (Fleet::new(api), subject::config(size.nodes * MANY, ""));
+        let (rates, bursts, last) = (Vec::new(), Vec::new(), None);
+        let product = knr_e2e::product::path()?;
+        let mut crowd = Self { runtime, fleet, config, product, runs: 0, rates, bursts, last, lab };
+        eprintln!("making {} nodes", size.nodes);
+        runtime.block_on(crowd.fleet.grow(size.nodes))?;
+        Ok(crowd)
+    }
+
+    fn start(&self, who: Who, name: &str) -> Result<Subject> {
+        match who {
+            Who::Baseline => Subject::baseline(&self.lab, name),
+            Who::Product => Subject::product(&self.product, &self.lab, &self.config, name),
+        }
     }
 
     /// Measures what the product costs besides: requests, memory. It has just opened all nodes.
@@ -127,7 +178,7 @@ impl<'a> Crowd<'a> {
             let pods = self.fleet.running_workers(self.fleet.size).await?;
             self.fleet.end_workers(&pods).await
         })?;
-        let subject = Subject::start(who, &self.lab, &self.config, &name)?;
+        let subject = self.start(who, &name)?;
         let openings = self.runtime.block_on(self.fleet.openings())?;
         let (first, last) = (openings.values().min().copied(), openings.values().max().copied());
         let took = last.zip(first).map(|(last, first)| last.duration_since(first)).context("no openings")?;
@@ -149,7 +200,7 @@ impl<'a> Crowd<'a> {
             let config = self.parsed()?;
             self.runtime.block_on(self.fleet.make_workers(&config))?;
         }
-        let subject = Subject::start(who, &self.lab, &self.config, &name)?;
+        let subject = self.start(who, &name)?;
         let pods = self.runtime.block_on(self.fleet.running_workers(self.fleet.size))?;
         rest(who, &subject)?;
         let pid = subject.program.pid();
@@ -268,7 +319,7 @@ impl<'a> Crowd<'a> {
         report_memory(&what, process::memory(subject.program.pid())?, Some(40.0), report);
         let name = self.name("restart", Who::Product);
         subject.stop()?;
-        let again = Subject::start(Who::Product, &self.lab, &self.config, &name)?;
+        let again = self.start(Who::Product, &name)?;
         again.until_at_rest(subject::PATIENCE)?;
         report_memory("the same, after a restart", process::memory(again.program.pid())?, Some(40.0), report);
         report.section("From the start of the product until it is ready");

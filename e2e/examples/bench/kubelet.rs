@@ -15,7 +15,7 @@ use crate::mirror::{Mirror, SeenNode, SeenPod};
 use crate::objects::{self, NAMESPACE};
 use crate::process;
 use crate::report::{Report, Unit, median};
-use crate::subject::{self, Subject, Who};
+use crate::subject::{self, Subject};
 
 const REPOSITORY: &str = "lab.local/kube-node-ready";
 const TAG: &str = "bench";
@@ -45,7 +45,12 @@ pub(crate) fn measure(runtime: &Runtime, joins: usize, report: &mut Report) -> R
     let (nodes, pods) = (Mirror::start(api.clone(), NODES), Mirror::start(api.clone(), BARE_PODS));
     let real = Real { runtime, api, nodes, pods, lab };
     let image = format!(", image: {{repository: {REPOSITORY}, tag: {TAG}, pullPolicy: Never}}");
-    let subject = Subject::start(Who::Product, &real.lab, &subject::config(10, &image), "kubelet-product")?;
+    let subject = Subject::product(
+        &knr_e2e::product::path()?,
+        &real.lab,
+        &subject::config(10, &image),
+        "kubelet-product",
+    )?;
     let (mut opened, mut bare) = (Vec::new(), Vec::new());
     let mut memory = 0;
     for number in 0..=joins {

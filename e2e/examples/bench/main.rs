@@ -4,6 +4,7 @@
 //! make bench                      both parts, about ten minutes
 //! ... --part kwok --rounds 4      thousands of simulated nodes, more often
 //! ... --part kubelet              real kubelets
+//! ... --program A --program B     builds of the product next to one another: processor time alone
 //! ... --part surge                ten thousand simulated nodes at a hundred a second, about ten minutes
 //! ```
 //!
@@ -54,6 +55,9 @@ struct Arguments {
     /// Speed alone: no idle minute, and no further nodes
     #[arg(long)]
     speed_only: bool,
+    /// A build of the product. Several are run in turn, and only their processor time is measured
+    #[arg(long = "program", conflicts_with = "part")]
+    programs: Vec<PathBuf>,
     /// Simulated nodes in a surge
     #[arg(long, default_value_t = 10_000)]
     surge_nodes: usize,
@@ -95,6 +99,12 @@ fn main() -> Result<ExitCode> {
 fn measure(arguments: &Arguments, runtime: &Runtime) -> Result<ExitCode> {
     let product = knr_e2e::product::path().context("which program to measure")?;
     let mut report = Report::new(&product)?;
+    if !arguments.programs.is_empty() {
+        let size = crowd::Size { nodes: arguments.nodes, rounds: arguments.rounds };
+        crowd::Crowd::compare(runtime, size, &arguments.programs, &mut report)?;
+        println!("{report}");
+        return Ok(ExitCode::SUCCESS);
+    }
     if matches!(arguments.part, None | Some(Part::Kwok)) {
         let size = crowd::Size { nodes: arguments.nodes, rounds: arguments.rounds };
         let crowd = crowd::Crowd::measure(runtime, size, &mut report)?;

@@ -1,6 +1,7 @@
 //! What is measured: the product, or the baseline, as a process of its own.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -42,15 +43,8 @@ pub(crate) fn config(workers: usize, more: &str) -> String {
 }
 
 impl Subject {
-    /// Starts a subject and waits until it is ready. A name is used once.
-    pub(crate) fn start(who: Who, lab: &Lab, config: &str, name: &str) -> Result<Self> {
-        match who {
-            Who::Baseline => Self::baseline(lab, name),
-            Who::Product => Self::product(lab, config, name),
-        }
-    }
-
-    fn baseline(lab: &Lab, name: &str) -> Result<Self> {
+    /// Starts the baseline and waits until it is ready. A name is used once.
+    pub(crate) fn baseline(lab: &Lab, name: &str) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("bare").arg(lab.kubeconfig());
         let (program, began) = (lab.spawn(name, command)?, Instant::now());
@@ -60,12 +54,13 @@ impl Subject {
         Ok(subject)
     }
 
-    fn product(lab: &Lab, config: &str, name: &str) -> Result<Self> {
+    /// Starts a build of the product and waits until it is ready. A name is used once.
+    pub(crate) fn product(build: &Path, lab: &Lab, config: &str, name: &str) -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let file = lab.folder().join(format!("{name}.yaml"));
         fs::write(&file, format!("{config}metrics: {{port: {port}}}\nhealth: {{port: {port}}}\n"))?;
         Config::parse(&fs::read_to_string(&file)?).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-        let mut command = Command::new(knr_e2e::product::path()?);
+        let mut command = Command::new(build);
         command.arg("controller").arg("--config").arg(&file).arg("--kubeconfig").arg(lab.kubeconfig());
         command.args(["--namespace", NAMESPACE, "--identity", name]);
         let began = Instant::now();

@@ -14,7 +14,7 @@ use crate::mirror::SeenNode;
 use crate::objects;
 use crate::process;
 use crate::report::{Report, Unit, percentile};
-use crate::subject::{self, Subject, Who};
+use crate::subject::{self, Subject};
 
 /// Workers finish at this pace: 100 in a second.
 const PACE: Duration = Duration::from_millis(10);
@@ -32,7 +32,8 @@ pub(crate) fn measure(runtime: &Runtime, nodes: usize, report: &mut Report) -> R
     let mut fleet = Fleet::new(runtime.block_on(Api::open(&lab.kubeconfig(), "bench"))?);
     eprintln!("making {nodes} nodes");
     runtime.block_on(fleet.grow(nodes))?;
-    let subject = Subject::start(Who::Product, &lab, &subject::config(nodes, ""), "surge-product")?;
+    let subject =
+        Subject::product(&knr_e2e::product::path()?, &lab, &subject::config(nodes, ""), "surge-product")?;
     eprintln!("waiting for {nodes} workers");
     let pods = runtime.block_on(fleet.running_workers(nodes))?;
     subject.until_at_rest(fleet.patience())?;

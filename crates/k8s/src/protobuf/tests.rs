@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use knr_core::view::NodeView;
 use kube::core::{Status, WatchEvent};
 use serde_json::{Value, json};
@@ -181,26 +179,8 @@ fn events_bookmarks_and_refusals_are_told_apart() {
 }
 
 #[test]
-fn what_is_wrong_is_told_and_never_panics() {
+fn what_is_wrong_is_told() {
     let said = |raw: &[u8]| answer::<SlimNode>(raw).unwrap_err().to_string();
     assert_eq!(said(b"{}"), "it does not begin as it should");
     assert_eq!(said(&enveloped("Secret", b"")), "nothing is known of the kind \"Secret\"");
-    let raw = enveloped("Node", &node());
-    let began = std::time::Instant::now();
-    for end in 0..raw.len() {
-        // Whatever is cut off at the end of the envelope itself is optional.
-        let _ = answer::<SlimNode>(&raw[..end]);
-    }
-    let mut state = 7_u64;
-    let mut broken = raw.clone();
-    while began.elapsed() < Duration::from_millis(300) {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let place = usize::try_from(state >> 33).unwrap() % broken.len();
-        broken[place] = u8::try_from(state >> 56).unwrap();
-        let _ = answer::<SlimNode>(&broken);
-        let _ = event::<WatchEvent<SlimNode>>(&broken);
-        if state.trailing_zeros() > 6 {
-            broken.clone_from(&raw);
-        }
-    }
 }
