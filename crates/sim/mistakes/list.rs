@@ -56,20 +56,20 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a worker is matched by the name of its node",
         file: "crates/core/src/decide/subject.rs",
-        right: "        *stamp == next && self.is_required(&stamp.requires)\n",
+        right: "        *stamp == next && self.is_required(Some(&stamp.policy), Some(&stamp.requires))\n",
         wrong: "        stamp.serial == next.serial\n",
     },
     Mistake {
         name: "an old result is taken for a new one",
         file: "crates/core/src/decide/subject.rs",
-        right: "        *stamp == next && self.is_required(&stamp.requires)\n",
+        right: "        *stamp == next && self.is_required(Some(&stamp.policy), Some(&stamp.requires))\n",
         wrong: "        (&stamp.node, &stamp.boot, stamp.purpose) == (&next.node, &next.boot, next.purpose)\n",
     },
     Mistake {
         name: "taint and label are changed in two writes",
-        file: "crates/core/src/decide/trial/record.rs",
-        right: "            .label(&settings.verified_label)\n",
-        wrong: "",
+        file: "crates/core/src/decide/gate.rs",
+        right: "patch.label(label).state(&state)",
+        wrong: "patch.state(&state)",
     },
     Mistake {
         name: "a result counts only if its event was seen",
@@ -116,25 +116,25 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "all of no init pods are ready",
-        file: "crates/core/src/decide/startup.rs",
-        right: "    (!seen_one).then(|| format!(\"waits for an init pod ({}) on the node\", gate.pod_selector))\n",
-        wrong: "    let _ = seen_one;\n    None\n",
+        file: "crates/core/src/decide/gate/pods.rs",
+        right: "    if pods.peek().is_none() {\n",
+        wrong: "    if pods.peek().is_none() && subject.cx.now == Timestamp::MAX {\n",
     },
     Mistake {
         name: "an init pod of an earlier node of the same name counts",
-        file: "crates/core/src/decide/startup.rs",
-        right: "        && pod.created >= subject.view.created\n",
-        wrong: "",
+        file: "crates/core/src/decide/gate/pods.rs",
+        right: "!pod.leaving && pod.created >= created && required",
+        wrong: "!pod.leaving && pod.created >= created.min(pod.created) && required",
     },
     Mistake {
         name: "what init pods showed before a restart counts",
-        file: "crates/core/src/decide/startup.rs",
-        right: "subject.cx.now < settled && pods.any(|pod| !pod.restarted)",
-        wrong: "false && subject.cx.now < settled && pods.any(|pod| !pod.restarted)",
+        file: "crates/core/src/decide/gate/pods.rs",
+        right: "(subject.cx.now < settled && is_doubtful)",
+        wrong: "(false && subject.cx.now < settled && is_doubtful)",
     },
     Mistake {
         name: "what an init pod said before a restart counts",
-        file: "crates/core/src/decide/startup.rs",
+        file: "crates/core/src/decide/gate/pods.rs",
         right: "(says_so && !said_it_before)",
         wrong: "(says_so || said_it_before)",
     },
@@ -152,15 +152,15 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "a node is deleted before the right to it was reserved",
-        file: "crates/core/src/decide/deletion.rs",
-        right: "    if entries.iter().any(|entry| entry.node == *node) {\n",
-        wrong: "    if entries.len() < usize::MAX {\n",
+        file: "crates/core/src/grants.rs",
+        right: "        if entries.iter().any(|entry| entry.node == *node) {\n",
+        wrong: "        if entries.len() < usize::MAX {\n",
     },
     Mistake {
         name: "deletions are not counted",
-        file: "crates/core/src/decide/deletion.rs",
-        right: "    if entries.len() >= allowed {\n",
-        wrong: "    if entries.len() > allowed + 1_000 {\n",
+        file: "crates/core/src/grants.rs",
+        right: "(used >= allowed).then_some",
+        wrong: "(used > allowed + 1_000).then_some",
     },
     Mistake {
         name: "a node is deleted without looking at any other",
@@ -176,9 +176,9 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "a lost answer keeps its place among the workers",
-        file: "crates/core/src/engine/orders.rs",
-        right: "            self.slots.asked_for -= 1;\n",
-        wrong: "            self.slots.asked_for -= usize::from(self.slots.asked_for > 9_000);\n",
+        file: "crates/core/src/grants.rs",
+        right: "        self.slots.asked_for -= usize::from(was_for_worker);\n",
+        wrong: "        self.slots.asked_for -= usize::from(was_for_worker && self.slots.asked_for > 9_000);\n",
     },
     Mistake {
         name: "a lost event is lost for good",
@@ -195,8 +195,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a replica that does not lead gives orders",
         file: "crates/core/src/engine.rs",
-        right: "if !self.leading || !self.knows_enough() {",
-        wrong: "if !self.knows_enough() {",
+        right: "        if !self.leading {\n            return false;\n        }\n        self.grants",
+        wrong: "        self.grants",
     },
     Mistake {
         name: "B1: a failure counts only once it is recorded",
@@ -207,20 +207,20 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "B14: a node that has failed for long is given up",
         file: "crates/core/src/decide/trial/record.rs",
-        right: "            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt)),\n",
-        wrong: "            next_try: Some(subject.cx.now + subject.cx.config.reconciliation.delay_after_attempt(attempt) * 1_000),\n",
+        right: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt)),\n",
+        wrong: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt) * 1_000),\n",
     },
     Mistake {
         name: "B19: what failed before trouble in the cluster still counts after it",
-        file: "crates/core/src/fleet.rs",
+        file: "crates/core/src/grants/fleet.rs",
         right: "            self.last_trouble = now;\n        }\n",
         wrong: "        }\n",
     },
     Mistake {
         name: "B19: a node is deleted although nobody has tried it since the checks passed elsewhere",
         file: "crates/core/src/decide/deletion.rs",
-        right: "is_some() => Step::FinalAttempt,\n",
-        wrong: "is_some() => delete(subject, state, budget(subject)),\n",
+        right: "        None => Step::FinalAttempt,\n",
+        wrong: "        None => delete(subject, state, grant),\n",
     },
     Mistake {
         name: "B2: a node whose runs say nothing about it is given up after too many of them",
@@ -244,14 +244,14 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "B5: a worker on a node that is not Ready holds a slot",
-        file: "crates/core/src/engine/slots.rs",
+        file: "crates/core/src/grants/slots.rs",
         right: "            None => Hold::Waiting,\n",
         wrong: "            None => Hold::Slot,\n",
     },
     Mistake {
         name: "B6: only ten nodes are looked at for a comparison",
         file: "crates/core/src/engine/orders.rs",
-        right: "self.fleet.references().find(is_free).cloned();",
+        right: "self.grants.fleet.references().find(is_free).cloned();",
         wrong: "self.world.entries().map(|(name, _)| name).take(10).find(is_free).cloned();",
     },
     Mistake {
@@ -263,8 +263,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "B8: what was decided under another configuration is sent",
         file: "crates/core/src/engine.rs",
-        right: "            self.note(&name, self.now);\n        }\n        self.consider_all();\n",
-        wrong: "            self.note(&name, self.now);\n        }\n",
+        right: "        self.consider_all();\n        for name in self.changed.clone() {\n",
+        wrong: "        for name in self.changed.clone() {\n",
     },
     Mistake {
         name: "B9: deletions are counted by the clock of whoever wrote them down",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use knr_core::action::Action;
 use knr_core::engine::Outcome;
+use knr_core::explain::{self, Wait};
 use knr_core::ids::{NodeName, NodeRef};
 use knr_core::state::StatePhase;
 use knr_core::view::Purpose;
@@ -51,7 +52,7 @@ impl Monitor {
 
     /// A node that is Ready, was never tried, and waits for nothing but a slot.
     fn newcomer(&self, decided: &Decided<'_>) -> Option<NodeRef> {
-        let waiting = decided.engine.explanations().filter(|(_, told)| told.reason == "WaitingForSlot");
+        let waiting = decided.engine.explanations().filter(|(_, told)| told.why == explain::Why::Wait(Wait::Slot));
         let mut newcomers = waiting.filter_map(|(name, _)| {
             let entry = decided.engine.world().entry(name)?;
             let view = entry.view.as_ref()?;
