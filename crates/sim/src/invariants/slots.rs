@@ -52,7 +52,8 @@ impl Monitor {
 
     /// A node that is Ready, was never tried, and waits for nothing but a slot.
     fn newcomer(&self, decided: &Decided<'_>) -> Option<NodeRef> {
-        let waiting = decided.engine.explanations().filter(|(_, told)| told.why == explain::Why::Wait(Wait::Slot));
+        let waiting =
+            decided.engine.explanations().filter(|(_, told)| told.why == explain::Why::Wait(Wait::Slot));
         let mut newcomers = waiting.filter_map(|(name, _)| {
             let entry = decided.engine.world().entry(name)?;
             let view = entry.view.as_ref()?;
