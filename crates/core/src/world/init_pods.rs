@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{NodeEntry, World, is_news, is_news_in_list};
+use super::{Doubt, NodeEntry, World, is_news, is_news_in_list};
 use crate::feed::Feed;
 use crate::ids::{NodeName, Uid, Version};
 use crate::view::InitPodView;
@@ -40,22 +40,28 @@ struct Outdated {
     outlived: BTreeMap<String, String>,
 }
 
-/// How far what a pod shows can be relied on at a moment.
+/// How far what pods of a node show can be relied on at a moment.
 struct Moment {
-    may_be_late: bool,
-    in_doubt: bool,
-    is_older: bool,
-    has_doubt: bool,
+    restart_seen: Option<Timestamp>,
+    doubt: Option<Doubt>,
+    now: Timestamp,
 }
 
 impl Moment {
-    fn of(entry: &NodeEntry, version: Version, now: Timestamp) -> Self {
-        Self {
-            may_be_late: entry.restart_seen.is_some_and(|at| now < at + LATE),
-            in_doubt: entry.doubt.is_some_and(|doubt| now < doubt.since + LATE),
-            is_older: entry.doubt.is_some_and(|doubt| version <= doubt.version),
-            has_doubt: entry.doubt.is_some(),
-        }
+    fn of(entry: &NodeEntry, now: Timestamp) -> Self {
+        Self { restart_seen: entry.restart_seen, doubt: entry.doubt, now }
+    }
+
+    fn may_be_late(&self) -> bool {
+        self.restart_seen.is_some_and(|at| self.now < at + LATE)
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some_and(|doubt| self.now < doubt.since + LATE)
+    }
+
+    fn is_before_doubt(&self, version: Version) -> bool {
+        self.doubt.is_some_and(|doubt| version <= doubt.version)
     }
 }
 
@@ -63,7 +69,7 @@ impl SeenInitPod {
     /// A pod that was not known.
     fn new(view: InitPodView, moment: &Moment) -> Self {
         let said = |counts: bool| if counts { view.annotations.clone() } else { BTreeMap::new() };
-        let (outlived, found) = (said(moment.may_be_late), said(moment.has_doubt));
+        let (outlived, found) = (said(moment.may_be_late()), said(moment.doubt.is_some()));
         Self { view, restarted: false, outlived, found, shown_by: Vec::new(), outdated: None }
     }
 
@@ -72,17 +78,18 @@ impl SeenInitPod {
         let Self { view: known, restarted: was_restarted, outlived, mut found, shown_by, outdated } = self;
         let since = outdated.as_ref().map(|outdated| outdated.since);
         let mut outlived = outdated.map_or(outlived, |outdated| outdated.outlived);
-        let is_started_again = known.containers != view.containers && !moment.is_older;
-        if moment.in_doubt && is_started_again && !was_restarted {
+        let is_older = moment.is_before_doubt(view.version);
+        let is_started_again = known.containers != view.containers && !is_older;
+        if moment.is_in_doubt() && is_started_again && !was_restarted {
             outlived.extend(known.annotations);
         }
         outlived.retain(|key, value| view.annotations.get(key) == Some(value));
         // Also what is seen together with the new containers: it may have been there before them.
-        if moment.may_be_late && !was_restarted {
+        if moment.may_be_late() && !was_restarted {
             outlived.extend(view.annotations.clone());
         }
         found.retain(|key, value| view.annotations.get(key) == Some(value));
-        if moment.is_older {
+        if is_older {
             found.clone_from(&view.annotations);
         }
         let restarted = was_restarted || is_started_again;
@@ -163,7 +170,7 @@ impl World {
         if is_earlier && entry.doubt.is_none() {
             entry.begin_to_doubt(entry.met, now);
         }
-        let moment = Moment::of(entry, view.version, now);
+        let moment = Moment::of(entry, now);
         let uid = view.uid.clone();
         let pod = match entry.init_pods.remove(&uid) {
             Some(known) => known.changed(view, &moment),

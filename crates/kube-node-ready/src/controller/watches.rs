@@ -107,8 +107,15 @@ impl Watches {
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (watched, rounds, listed) = (BTreeMap::new(), BTreeMap::new(), Instant::now());
-        let mut watches = Self { api, facts, health, metrics, watched, rounds, listed };
+        let mut watches = Self {
+            api,
+            facts,
+            health,
+            metrics,
+            watched: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            listed: Instant::now(),
+        };
         watches.configure(config);
         watches
     }

@@ -102,7 +102,9 @@ async fn a_watch_that_is_silent_does_not_hide_behind_another_of_its_kind() {
     let health = Health::new();
     let round = Round::new(health.watch("init-pods", DEAD));
     let feeds: Vec<Feed> = Feed::of_init_pods(&Policies::from(&config(TWO_GATES))).into_iter().collect();
-    feeds.iter().for_each(|feed| round.join(feed.clone()));
+    for feed in &feeds {
+        round.join(feed.clone());
+    }
     let age = || {
         let text = Metrics::new(false).text(&health).unwrap();
         let line =
