@@ -230,15 +230,6 @@ pub(crate) const MISTAKES: &[Mistake] = &[
                 if inconclusive < settings.max_inconclusive_runs { 1 } else { 1_000 }),\n",
     },
     Mistake {
-        name: "B3: a node that failed and is paused or excluded counts as failing for good",
-        file: "crates/core/src/decide/survey.rs",
-        right: "    if !matches!(scope::of(&subject), Scope::Ours) {\n        return Member::default();\n",
-        wrong: "    if !matches!(scope::of(&subject), Scope::Ours) {\n        \
-                let failing = subject.state.filter(|state| state.is_failing());\n        \
-                let failing_until = failing.map(|_| cx.now + counts_for(&subject) * 100);\n        \
-                return Member { managed: failing.is_some(), failing_until, ..Member::default() };\n",
-    },
-    Mistake {
         name: "B4: nodes that are tried again keep newcomers waiting",
         file: "crates/core/src/engine/orders.rs",
         right: "            (true, true) => Turn::First,\n",
@@ -254,8 +245,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "B6: only ten nodes are looked at for a comparison",
         file: "crates/core/src/engine/orders.rs",
         right: "self.fleet.references().find(is_free).cloned();",
-        wrong: "self.world.entries().take(10).filter(|(_, entry)| entry.ready_since.is_some())\
-                .map(|(name, _)| name).find(is_free).cloned();",
+        wrong: "self.world.entries().map(|(name, _)| name).take(10).find(is_free).cloned();",
     },
     Mistake {
         name: "B7: a write that is refused holds up all others of its node",
