@@ -230,13 +230,6 @@ pub(crate) const MISTAKES: &[Mistake] = &[
                 if inconclusive < settings.max_inconclusive_runs { 1 } else { 1_000 }),\n",
     },
     Mistake {
-        name: "B3: a node that failed counts as failing for good",
-        file: "crates/core/src/decide/survey.rs",
-        right: "        failing_until: since.map(|since| since + counts_for(&subject)),\n",
-        wrong: "        failing_until: since.or(subject.state.filter(|state| state.is_failing()).map(|_| cx.now))\
-                .map(|since| since + 100 * counts_for(&subject)),\n",
-    },
-    Mistake {
         name: "B4: nodes that are tried again keep newcomers waiting",
         file: "crates/core/src/engine/orders.rs",
         right: "            (true, true) => Turn::First,\n",
