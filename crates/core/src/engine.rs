@@ -9,7 +9,9 @@
 //! At most one order is under way for each node. What it did is learned from its answer, or by reading the node
 //! again; until then nothing else is decided for that node.
 
+mod learn;
 mod orders;
+mod plan;
 mod task;
 mod withdraw;
 
@@ -20,14 +22,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::config::Config;
-use crate::decide::{Context, Decision, Mode, Want, decide_node, survey};
+use crate::decide::{Context, Decision, Mode, Want, decide_node};
 use crate::explain::{Explanation, Note};
-use crate::feed::{Feed, Kind};
+use crate::feed::Feed;
 use crate::grants::Grants;
-use crate::ids::{NodeName, NodeRef};
+use crate::ids::NodeName;
 use crate::policy::{Policies, Policy};
 use crate::schedule::Schedule;
-use crate::world::{Extent, Fact, NodeEntry, World};
+use crate::world::{NodeEntry, World};
+pub use plan::{Order, Outcome, Plan, Question};
 use task::{NodeTask, Underway};
 
 /// An order may wait this long for its turn. Whoever carries orders out takes back older ones, see [`Engine::withdraw`].
@@ -36,63 +39,6 @@ pub const LONGEST_QUEUE: SignedDuration = SignedDuration::from_secs(30);
 const ANSWER_OVERDUE: SignedDuration = SignedDuration::from_secs(5);
 /// A question that was not answered is asked again after this long.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-
-/// One write, and the number by which its answer is told apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
-    /// The number.
-    pub ticket: u64,
-    /// The write.
-    pub action: Action,
-}
-
-/// Something that we have to read because no watch tells it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Question {
-    /// Everything, to heal whatever a watch may have lost. Answered by lists of those kinds of objects of which that can be
-    /// feared, or not at all.
-    Everything,
-    /// Everything, because nothing that is known counts any more. Answered by lists of all that is watched, and by
-    /// [`Fact::Ledger`] where nodes may be deleted.
-    StartOver,
-    /// A node and its worker, after a write of which we do not know what it did. Answered by [`Fact::Reread`],
-    /// and by [`Fact::Ledger`] where nodes may be deleted.
-    Node(NodeRef),
-    /// What runs on a node. Answered by [`Fact::Occupancy`].
-    Occupancy(NodeRef),
-}
-
-/// What is to be done now.
-#[derive(Debug, Default, PartialEq)]
-pub struct Plan {
-    /// Writes to carry out.
-    pub orders: Vec<Order>,
-    /// Writes that would be carried out if this were no dry run.
-    pub withheld: Vec<Action>,
-    /// What to read.
-    pub questions: Vec<Question>,
-    /// Nodes whose status changed; none for a node that is gone.
-    pub news: Vec<(NodeName, Option<Explanation>)>,
-    /// When to decide again, even if nothing is heard until then.
-    pub wake: Option<Timestamp>,
-    /// How many nodes were decided about.
-    pub considered: usize,
-}
-
-/// What came of an order.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// It was carried out, and this is how things are now.
-    Done(Vec<Fact>),
-    /// Things are not as the order assumed: 404, 409, the name is taken, or 422 because a test in a patch failed.
-    Conflict,
-    /// The API server will not do this, and said why: 400, 403, any other 422.
-    Refused(String),
-    /// It was not carried out, and may be tried again: 429, 503, no connection.
-    Unavailable,
-    /// It may have been carried out, or may still be: 500, 504, no answer.
-    Unknown,
-}
 
 /// What holds for the process as a whole, whatever node is decided about.
 #[derive(Debug, Clone, PartialEq)]
@@ -232,38 +178,6 @@ impl Engine {
         self.consider_all();
     }
 
-    /// Learns a fact.
-    pub fn learn(&mut self, fact: Fact, now: Timestamp) {
-        let now = self.not_back(now);
-        let fact = match fact {
-            Fact::Reread(reread) if self.mode == Mode::Controller && self.world.is_restored(&reread) => {
-                Fact::Restored(Feed::of(Kind::Nodes))
-            }
-            fact => fact,
-        };
-        if !self.takes_in(&fact) {
-            return;
-        }
-        if let Fact::Reread(reread) = &fact
-            && let Some(task) = self.tasks.get_mut(&reread.node.name)
-        {
-            task.see_clear();
-        }
-        self.world.learn(fact, now);
-        for name in self.world.take_touched() {
-            self.note(&name, now);
-            self.changed.insert(name);
-        }
-    }
-
-    /// Takes note of what a node means for all of them together.
-    fn note(&mut self, name: &NodeName, now: Timestamp) {
-        let entry = self.world.entry(name);
-        self.grants.slots.note(name, entry, now);
-        let member = entry.map(|entry| survey(self.context(entry, None, now), entry, self.world.facts()));
-        self.grants.fleet.note(name, member.unwrap_or_default(), now);
-    }
-
     /// Learns what came of an order, and returns the events that report it.
     pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Vec<Action> {
         let now = self.not_back(now);
@@ -312,7 +226,7 @@ impl Engine {
             self.grants.fleet.observe(&policy.limits, now);
         }
         while let Some(name) = self.grants.slots.next_late(now) {
-            self.grants.slots.note(&name, self.world.entry(&name), now);
+            self.note_workers(&name, now);
         }
         while let Some(name) = self.timers.pop_until(&now) {
             self.changed.insert(name);
@@ -339,44 +253,10 @@ impl Engine {
         plan
     }
 
-    /// Keeps track of what is known. Says whether a fact counts: nothing is decided on half a picture, so a feed that is
-    /// not known begins with a list.
-    fn takes_in(&mut self, fact: &Fact) -> bool {
-        let Some((feed, extent)) = fact.feed() else { return true };
-        let is_known = self.known.contains(&feed);
-        match extent {
-            Extent::One => is_known,
-            Extent::All => {
-                let is_watched = self.feeds.contains(&feed);
-                if is_watched && !is_known {
-                    self.known.insert(feed);
-                }
-                is_watched
-            }
-            // The first feed that finds out starts everything over, because what the others know is from before that. The
-            // others then begin with a list, too.
-            Extent::Nothing if is_known => {
-                self.known.clear();
-                self.starts_over = true;
-                self.grants.fleet.start_over(self.now);
-                self.tasks.values_mut().for_each(NodeTask::lose_track);
-                self.grants.clear();
-                true
-            }
-            Extent::Nothing => false,
-        }
-    }
-
     /// Time never goes back: spans are measured by it.
     fn not_back(&mut self, now: Timestamp) -> Timestamp {
         self.now = self.now.max(now);
         self.now
-    }
-
-    /// Whether all is known that decisions rest on. Until then none is made.
-    #[must_use]
-    pub fn knows_enough(&self) -> bool {
-        self.feeds.iter().filter(|feed| feed.kind().is_essential()).all(|feed| self.known.contains(feed))
     }
 
     fn consider_all(&mut self) {

@@ -169,7 +169,6 @@ pub struct Tally {
     /// Ended otherwise.
     pub failed: usize,
     live: usize,
-    references: usize,
 }
 
 /// What we know of the cluster.
@@ -260,12 +259,6 @@ impl World {
             is_recent(entry.at, HOUR)
                 || seen.is_some_and(|seen| is_recent(seen, HOUR)) && is_recent(entry.at, DAY)
         })
-    }
-
-    /// How many workers there are for comparisons, ended or not.
-    #[must_use]
-    pub fn references(&self) -> usize {
-        self.workers.references
     }
 
     /// How many workers there are in each stage.

@@ -109,6 +109,13 @@ impl Worker {
         SignedDuration::from_secs(self.timeout_seconds.into())
     }
 
+    /// The time after which a running worker must have ended. The pod carries the deadline of the checks itself; ten seconds
+    /// are added for the kubelet to act on it.
+    #[must_use]
+    pub fn runs_within(&self) -> SignedDuration {
+        self.timeout() + SignedDuration::from_secs(10)
+    }
+
     /// How long a worker may stay pending.
     #[must_use]
     pub fn pending_timeout(&self) -> SignedDuration {

@@ -11,7 +11,7 @@ use crate::fault::Blame;
 use crate::grants::fleet::{Member, OwnFailure, Run, Seen};
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::Verdict;
-use crate::view::Purpose;
+use crate::view::{Purpose, WorkerView};
 use crate::world::NodeEntry;
 
 /// Added to the time within which a node that fails must be heard of again.
@@ -40,7 +40,13 @@ pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
         }),
         runs: subject.state.map(|state| runs(&subject, state, fact)).unwrap_or_default(),
         is_reference: matches!(standing, Standing::Verified) && entry.workers.is_empty() && view.ready,
+        runs_reference: entry.workers.values().any(|worker| is_reference_run(&worker.view)),
     }
+}
+
+/// One that is being deleted may stay for as long as its kubelet is gone, and must not hold up the others.
+fn is_reference_run(worker: &WorkerView) -> bool {
+    worker.stamp.purpose == Purpose::Reference && !worker.leaving
 }
 
 /// The checks have failed, and that is not recorded yet.

@@ -82,7 +82,7 @@ impl Engine {
 
     /// Runs the checks on a verified node that has nothing else to do, one at a time.
     pub(super) fn start_reference(&mut self, now: Timestamp, plan: &mut Plan) {
-        if !self.grants.slots.has_room(self.settings.worker_slots) || self.world.references() > 0 {
+        if !self.grants.slots.has_room(self.settings.worker_slots) || self.grants.fleet.runs_reference() {
             return;
         }
         let is_free = |name: &&NodeName| {

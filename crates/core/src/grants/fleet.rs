@@ -31,6 +31,8 @@ pub(crate) struct Fleet {
     runs: BTreeSet<(Timestamp, NodeName, Run)>,
     /// Verified nodes that could run the checks for comparison, the one that did so longest ago first.
     references: Schedule<Timestamp, NodeName>,
+    /// Nodes on which the checks are run for comparison now.
+    running_references: usize,
     /// When a reference run was seen to fail, if nothing has passed since.
     failed_reference: Option<Timestamp>,
     last_trouble: Timestamp,
@@ -39,7 +41,7 @@ pub(crate) struct Fleet {
 /// What one node contributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// The controller looks after it.
+    /// The controller manages it.
     pub(crate) managed: bool,
     /// Its checks failed, and that counts until then.
     pub(crate) failing_until: Option<Timestamp>,
@@ -49,6 +51,8 @@ pub(crate) struct Member {
     pub(crate) runs: Vec<Run>,
     /// The checks could be run there for comparison.
     pub(crate) is_reference: bool,
+    /// They are, or have just been and that is not recorded yet.
+    pub(crate) runs_reference: bool,
 }
 
 /// The first failure of a node in a row.
@@ -93,6 +97,8 @@ impl Fleet {
             member.own_failure.clone_from(&before.own_failure);
         }
         self.managed = self.managed - usize::from(before.managed) + usize::from(member.managed);
+        self.running_references =
+            self.running_references - usize::from(before.runs_reference) + usize::from(member.runs_reference);
         self.failing.set(name, member.failing_until);
         let last_run = member.runs.iter().map(|run| run.started).max().unwrap_or(Timestamp::MIN);
         self.references.set(name, member.is_reference.then_some(last_run));
@@ -185,6 +191,11 @@ impl Fleet {
     /// Whether a comparison is recent enough to act on, whatever the clock of who recorded it says.
     pub(crate) fn is_recent(comparison: &Comparison, now: Timestamp) -> bool {
         now.duration_since(comparison.at).abs() < SAME_TIME
+    }
+
+    /// Whether the checks are run for comparison somewhere.
+    pub(crate) fn runs_reference(&self) -> bool {
+        self.running_references > 0
     }
 
     /// Verified nodes that could run the checks for comparison.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::explain::later;
 use crate::ids::NodeName;
 use crate::schedule::Schedule;
 use crate::view::{Stage, Stamp};
@@ -34,8 +35,8 @@ pub(crate) struct Slots {
     queue: Schedule<(Turn, Timestamp), NodeName>,
     stamps: BTreeMap<NodeName, Stamp>,
     workers: BTreeMap<NodeName, Workers>,
-    /// When workers that hold a slot although they do not run yet give it up.
-    starting_until: Schedule<Timestamp, NodeName>,
+    /// When workers give up their slots, if they do not before.
+    held_until: Schedule<Timestamp, NodeName>,
     total: Workers,
     /// Workers that were asked for and are not known yet.
     pub(crate) asked_for: usize,
@@ -49,14 +50,19 @@ struct Workers {
 }
 
 impl Slots {
-    /// Takes note of the workers of a node.
-    pub(crate) fn note(&mut self, name: &NodeName, entry: Option<&NodeEntry>, now: Timestamp) {
+    /// Takes note of the workers of a node, which run for at most so long.
+    pub(crate) fn note(
+        &mut self,
+        name: &NodeName,
+        entry: Option<&NodeEntry>,
+        runs_within: SignedDuration,
+        now: Timestamp,
+    ) {
         let mut workers = Workers::default();
         let mut until: Option<Timestamp> = None;
         for worker in entry.iter().flat_map(|entry| entry.workers.values()) {
-            match entry.map(|entry| hold(entry, worker)) {
+            match entry.map(|entry| hold(entry, worker, runs_within)) {
                 None | Some(Hold::Nothing) => {}
-                Some(Hold::Slot) => workers.in_slots += 1,
                 Some(Hold::SlotUntil(end)) if now < end => {
                     workers.in_slots += 1;
                     until = Some(until.map_or(end, |until| until.min(end)));
@@ -64,7 +70,7 @@ impl Slots {
                 Some(Hold::SlotUntil(_) | Hold::Waiting) => workers.waiting += 1,
             }
         }
-        self.starting_until.set(name, until);
+        self.held_until.set(name, until);
         let before = if workers == Workers::default() {
             self.workers.remove(name)
         } else {
@@ -75,15 +81,15 @@ impl Slots {
         self.total.waiting = self.total.waiting - before.waiting + workers.waiting;
     }
 
-    /// A node whose worker was not started in time. It has to be noted again.
+    /// A node whose worker was not started or did not end in time. It has to be noted again.
     pub(crate) fn next_late(&mut self, now: Timestamp) -> Option<NodeName> {
-        self.starting_until.pop_until(&now)
+        self.held_until.pop_until(&now)
     }
 
     /// When the next slot becomes free by itself, if anybody waits for one.
     pub(crate) fn wake(&self) -> Option<Timestamp> {
         let waits = self.queue.first().is_some();
-        self.starting_until.first().filter(|_| waits).map(|(at, _)| *at)
+        self.held_until.first().filter(|_| waits).map(|(at, _)| *at)
     }
 
     pub(crate) fn has_room(&self, slots: usize) -> bool {
@@ -122,18 +128,18 @@ impl Slots {
 }
 
 enum Hold {
-    Slot,
     SlotUntil(Timestamp),
     Waiting,
     /// It has ended, or is being deleted: it may stay for as long as its kubelet is gone.
     Nothing,
 }
 
-fn hold(entry: &NodeEntry, worker: &SeenWorker) -> Hold {
+fn hold(entry: &NodeEntry, worker: &SeenWorker, runs_within: SignedDuration) -> Hold {
     match &worker.view.stage {
         _ if worker.view.leaving => Hold::Nothing,
         Stage::Ended(_) => Hold::Nothing,
-        Stage::Running => Hold::Slot,
+        // Beyond that its kubelet is gone. Nobody ends it where the node is paused.
+        Stage::Running => Hold::SlotUntil(later(worker.since, runs_within)),
         Stage::Pending(_) => match entry.ready_since {
             Some(ready) => Hold::SlotUntil(worker.since.max(ready) + STARTS_WITHIN),
             None => Hold::Waiting,

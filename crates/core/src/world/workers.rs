@@ -8,7 +8,7 @@ use super::{SeenWorker, Source, Tally, World, is_news, is_news_in_list};
 use crate::action::worker_name;
 use crate::feed::{Feed, Kind};
 use crate::ids::{NodeName, NodeRef, Version, WorkerRef};
-use crate::view::{Ending, Purpose, Stage, WorkerView};
+use crate::view::{Ending, Stage, WorkerView};
 
 const FEED: Feed = Feed::of(Kind::Workers);
 
@@ -105,13 +105,11 @@ impl Tally {
     fn count(&mut self, worker: &WorkerView) {
         *self.stage(&worker.stage) += 1;
         self.live += usize::from(is_live(worker));
-        self.references += usize::from(is_reference(worker));
     }
 
     fn forget(&mut self, worker: &WorkerView) {
         *self.stage(&worker.stage) -= 1;
         self.live -= usize::from(is_live(worker));
-        self.references -= usize::from(is_reference(worker));
     }
 
     fn stage(&mut self, stage: &Stage) -> &mut usize {
@@ -127,11 +125,6 @@ impl Tally {
 /// It takes up a place. One that is being deleted does not: it may stay for as long as its kubelet is gone.
 fn is_live(worker: &WorkerView) -> bool {
     !matches!(worker.stage, Stage::Ended(_)) && !worker.leaving
-}
-
-/// One that is being deleted may stay for as long as its kubelet is gone, and must not hold up the others.
-fn is_reference(worker: &WorkerView) -> bool {
-    worker.stamp.purpose == Purpose::Reference && !worker.leaving
 }
 
 fn is_same_stage(one: &WorkerView, other: &WorkerView) -> bool {

@@ -125,9 +125,7 @@ pub(super) fn forget_pauses(sim: &mut Sim) {
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     sim.stats.count("many nodes paused for good");
     for name in names {
-        // The worker of a paused node is not removed, and one that never ends keeps its slot.
-        let has_worker = sim.api.workers().any(|worker| worker.stamp.node.name.as_str() == name);
-        if !has_worker && sim.rng.permille(500) {
+        if sim.rng.permille(500) {
             sim.note(&name, "a person pauses the node for good");
             annotate(sim, &name, names::PAUSED_ANNOTATION, FORGOTTEN);
         }

@@ -9,9 +9,6 @@ use crate::verdict::{Fault, Verdict, judge};
 use crate::view::Stage;
 use crate::world::SeenWorker;
 
-/// The pod carries the deadline of the checks itself. This is added for the kubelet to act on it.
-const GRACE: SignedDuration = SignedDuration::from_secs(10);
-
 /// How far a worker has come.
 pub(in crate::decide) enum Progress {
     Waiting {
@@ -44,7 +41,7 @@ pub(in crate::decide) fn progress(subject: &Subject<'_>, worker: &SeenWorker) ->
             span.judge(subject, stage, failure)
         }
         Stage::Running => {
-            let span = Span { from: worker.since, limit: settings.timeout() + GRACE };
+            let span = Span { from: worker.since, limit: settings.runs_within() };
             span.judge(subject, WorkerStage::Running, WorkerFailure::Timeout)
         }
     }
