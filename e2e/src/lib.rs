@@ -22,7 +22,7 @@
 //! | [`release`](Release) | the product as the Helm chart installs it |
 //! | [`rights`](Cluster::rights_are_those_listed) | what an account may do, asked one by one |
 //! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
-//! | [`door_log`](DoorLog) | how the gate of a node stood over time |
+//! | [`gate_log`](GateLog) | how the gate of a node stood over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
 //! | [`claims`](Cluster::claim) | Karpenter's claims, without Karpenter |
 //! | [`dns`](Cluster::stop_dns) | the cluster's DNS, off and on |
@@ -38,10 +38,10 @@ mod config;
 mod controller;
 mod deployment;
 mod dns;
-mod door_log;
 mod etcd;
 mod fakes;
 mod forwarder;
+mod gate_log;
 mod hold;
 mod http;
 mod images;
@@ -62,9 +62,9 @@ pub use cluster::{Cluster, NAMESPACE};
 pub use config::Config;
 pub use controller::{ACCOUNT, Controller};
 pub use deployment::Deployment;
-pub use door_log::DoorLog;
 pub use fakes::LONG_GRACE;
 pub use forwarder::{Forwarder, Outage};
+pub use gate_log::GateLog;
 pub use hold::Hold;
 pub use http::{Answer, get};
 pub use metrics::Metrics;

@@ -47,7 +47,7 @@ fn a_node_that_joins_during_the_outage_opens_after_it<'c>(
     let doors = watch(verified)?;
     cluster.stop_dns()?;
     let during = cluster.join("during")?;
-    let during_doors = during.door_log()?;
+    let during_doors = during.gate_log()?;
     during.wait_for_results(MAX_RETRIES)?;
     assert!(!during.is_open()?, "its checks cannot pass without DNS");
     cluster.start_dns()?;
@@ -93,7 +93,7 @@ fn five_nodes_that_lost_their_label_in_the_outage_end_verified(
 }
 
 fn watch<'n, 'c>(nodes: &'n [Node<'c>]) -> Result<Vec<DoorLog<'n, 'c>>> {
-    nodes.iter().map(Node::door_log).collect()
+    nodes.iter().map(Node::gate_log).collect()
 }
 
 fn nothing_is_deleted(cluster: &Cluster, nodes: &[Node]) -> Result<()> {

@@ -108,7 +108,7 @@ struct Broken<'a> {
 
 impl<'a> Broken<'a> {
     fn new(cluster: &'a Cluster, case: &'a Case, node: &'a Node<'a>) -> Result<Self> {
-        Ok(Self { cluster, case, node, doors: node.door_log()? })
+        Ok(Self { cluster, case, node, doors: node.gate_log()? })
     }
 
     fn is_tried_again_later_each_time(&self) -> Result<()> {

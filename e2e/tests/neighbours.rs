@@ -46,7 +46,7 @@ fn verified_nodes_may_change_and_others_may_write() -> Result<()> {
 }
 
 fn a_node_without_its_label_is_verified_again_and_stays_open(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.door_log()?;
+    let doors = node.gate_log()?;
     let before = node.state()?;
     node.remove_label()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;
@@ -56,7 +56,7 @@ fn a_node_without_its_label_is_verified_again_and_stays_open(cluster: &Cluster, 
 }
 
 fn a_node_without_its_label_is_closed_if_it_fails(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.door_log()?;
+    let doors = node.gate_log()?;
     node.machine()?.inject(Fault::Dns)?;
     let before = node.state()?;
     node.remove_label()?;
@@ -67,7 +67,7 @@ fn a_node_without_its_label_is_closed_if_it_fails(cluster: &Cluster, node: &Node
 }
 
 fn a_node_that_was_restarted_is_verified_again_and_stays_open(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.door_log()?;
+    let doors = node.gate_log()?;
     let before = node.state()?;
     node.machine()?.reboot()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;
@@ -78,7 +78,7 @@ fn a_node_that_was_restarted_is_verified_again_and_stays_open(cluster: &Cluster,
 }
 
 fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.door_log()?;
+    let doors = node.gate_log()?;
     let before = node.state()?;
     let pause = |value: Option<&str>| node.annotate("node-ready/paused", value);
     // A machine that is switched on works; it has to be broken before it is verified.
@@ -109,7 +109,7 @@ fn a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(
     cluster: &Cluster,
     node: &Node,
 ) -> Result<()> {
-    let doors = node.door_log()?;
+    let doors = node.gate_log()?;
     let before = node.state()?;
     node.machine()?.reboot()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;

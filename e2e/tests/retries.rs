@@ -57,7 +57,7 @@ fn broken_nodes_are_tried_on_and_deleted_only_after_a_fair_trial() -> Result<()>
 
 fn a_node_that_outlasts_all_attempts_opens_once_it_is_fixed(cluster: &Cluster, node: &Node) -> Result<()> {
     joins_broken(node)?;
-    let doors = node.door_log()?;
+    let doors = node.gate_log()?;
     node.wait_for_results(MAX_RETRIES.into())?;
     counts_as_failed(cluster, node)?;
     node.wait_for_results(u64::from(MAX_RETRIES) + 2)?;

@@ -195,7 +195,7 @@ fn a_node_without_a_gate_is_closed_once_it_is_idle(
     says(cluster, controller, node, "left alone: it never had the gate, and default/work runs there")?;
     assert!(node.is_open()? && node.writes()?.is_empty());
 
-    let doors = node.door_log()?;
+    let doors = node.gate_log()?;
     cluster.api().delete(pod)?;
     cluster.eventually("the node to be verified", || node.is_verified())?;
     assert_eq!(doors.so_far()?, ["open", "closed", "open"]);

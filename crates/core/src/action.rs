@@ -33,7 +33,7 @@ pub enum Action {
         /// The change.
         patch: NodePatch,
         /// What to tell once it is done.
-        news: News,
+        event: EventText,
     },
     /// Taint on, label off, state recorded: one patch.
     CloseGate {
@@ -46,7 +46,7 @@ pub enum Action {
         /// The change.
         patch: NodePatch,
         /// What to tell once it is done.
-        news: News,
+        event: EventText,
     },
     /// Record what came of a worker; gates stay as they are.
     Record {
@@ -57,7 +57,7 @@ pub enum Action {
         /// The change.
         patch: NodePatch,
         /// What to tell once it is done.
-        news: Option<News>,
+        event: Option<EventText>,
     },
     /// Show the verdict as a condition of the node.
     SetCondition {
@@ -69,13 +69,13 @@ pub enum Action {
         before: Option<ConditionStatus>,
     },
     /// Report something by an event.
-    Tell {
+    SendEvent {
         /// The node.
         node: NodeRef,
         /// Karpenter's claim, if the event is on the claim and not on the node itself.
         claim: Option<ClaimRef>,
         /// What.
-        news: News,
+        event: EventText,
     },
     /// Take the right to delete one node, before deleting it.
     ReserveDeletion {
@@ -95,7 +95,7 @@ pub enum Action {
         /// Karpenter's claim, to be deleted in place of the node so that the machine goes too.
         claim: Option<ClaimRef>,
         /// What to tell once it is done.
-        news: News,
+        event: EventText,
     },
 }
 
@@ -136,9 +136,9 @@ pub enum Closing {
 
 /// What people are told, as an event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct News {
+pub struct EventText {
     /// One word.
-    pub headline: Headline,
+    pub reason: EventReason,
     /// A sentence.
     pub message: String,
     /// Something to look at.
@@ -147,7 +147,7 @@ pub struct News {
 
 /// The word under which people are told something: the reason of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Headline {
+pub enum EventReason {
     /// The checks passed.
     Verified,
     /// The checks failed.
@@ -170,7 +170,7 @@ pub enum Headline {
     StartupCompleted,
 }
 
-impl Headline {
+impl EventReason {
     /// The word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -200,7 +200,7 @@ impl Action {
             | Self::CloseGate { node, .. }
             | Self::Record { node, .. }
             | Self::SetCondition { node, .. }
-            | Self::Tell { node, .. }
+            | Self::SendEvent { node, .. }
             | Self::ReserveDeletion { node, .. }
             | Self::DeleteNode { node, .. } => node,
         }
@@ -224,8 +224,8 @@ impl Action {
     /// The events that report this once it is done. A deleted node is reported on its claim too: the node is gone soon.
     #[must_use]
     pub fn events(&self) -> Vec<Self> {
-        let Some(news) = self.news() else { return Vec::new() };
-        let event = |claim| Self::Tell { node: self.node().clone(), claim, news: news.clone() };
+        let Some(event) = self.event() else { return Vec::new() };
+        let event = |claim| Self::SendEvent { node: self.node().clone(), claim, event: event.clone() };
         let claim = match self {
             Self::DeleteNode { claim, .. } => claim.clone(),
             _ => None,
@@ -235,16 +235,16 @@ impl Action {
 
     /// What to tell people once this is done.
     #[must_use]
-    pub fn news(&self) -> Option<&News> {
+    pub fn event(&self) -> Option<&EventText> {
         match self {
-            Self::OpenGate { news, .. } | Self::CloseGate { news, .. } | Self::DeleteNode { news, .. } => {
-                Some(news)
+            Self::OpenGate { event, .. } | Self::CloseGate { event, .. } | Self::DeleteNode { event, .. } => {
+                Some(event)
             }
-            Self::Record { news, .. } => news.as_ref(),
+            Self::Record { event, .. } => event.as_ref(),
             Self::StartWorker { .. }
             | Self::RemoveWorker { .. }
             | Self::SetCondition { .. }
-            | Self::Tell { .. }
+            | Self::SendEvent { .. }
             | Self::ReserveDeletion { .. } => None,
         }
     }
@@ -265,14 +265,14 @@ impl fmt::Display for Action {
             Self::CloseGate { node, gate, because, .. } => {
                 write!(f, "close {gate} of {node}: {because}")
             }
-            Self::Record { node, news: Some(news), .. } => write!(f, "record on {node}: {}", news.message),
-            Self::Record { node, news: None, .. } => write!(f, "record on {node}"),
+            Self::Record { node, event: Some(event), .. } => write!(f, "record on {node}: {}", event.message),
+            Self::Record { node, event: None, .. } => write!(f, "record on {node}"),
             Self::SetCondition { node, condition, .. } => {
                 write!(f, "set condition of {node}: {:?} {}", condition.status, condition.reason)
             }
-            Self::Tell { node, claim: None, news } => write!(f, "tell about {node}: {}", news.message),
-            Self::Tell { node, claim: Some(claim), news } => {
-                write!(f, "tell about {node} on its claim {}: {}", claim.name, news.message)
+            Self::SendEvent { node, claim: None, event } => write!(f, "report on {node}: {}", event.message),
+            Self::SendEvent { node, claim: Some(claim), event } => {
+                write!(f, "report on {node} on its claim {}: {}", claim.name, event.message)
             }
             Self::ReserveDeletion { node, .. } => write!(f, "reserve the deletion of {node}"),
             Self::DeleteNode { node, claim: None, .. } => write!(f, "delete {node}"),
@@ -315,14 +315,15 @@ mod tests {
 
     #[test]
     fn a_deletion_is_reported_on_the_node_and_on_its_claim() {
-        let news = News { headline: Headline::NodeDeleted, message: "deleted".to_owned(), warning: true };
+        let event =
+            EventText { reason: EventReason::NodeDeleted, message: "deleted".to_owned(), warning: true };
         let node = NodeRef { name: "n1".into(), uid: "u1".into() };
         let deletion = |claim| {
-            let (node, news) = (node.clone(), news.clone());
-            Action::DeleteNode { node, version: Version(1), claim, news }
+            let (node, event) = (node.clone(), event.clone());
+            Action::DeleteNode { node, version: Version(1), claim, event }
         };
         let claim = Some(ClaimRef { name: "c1".into(), uid: "cu".into() });
-        let event = |claim| Action::Tell { node: node.clone(), claim, news: news.clone() };
+        let event = |claim| Action::SendEvent { node: node.clone(), claim, event: event.clone() };
         assert_eq!(deletion(claim.clone()).events(), [event(None), event(claim)]);
         assert_eq!(deletion(None).events(), [event(None)]);
         assert!(event(None).events().is_empty());

@@ -310,7 +310,7 @@ impl Engine {
         }
         task.explain(decision.explanation);
         if self.leading {
-            plan.news.extend(task.report().map(|explanation| (name.clone(), Some(explanation.clone()))));
+            plan.changes.extend(task.report().map(|explanation| (name.clone(), Some(explanation.clone()))));
         }
         self.timers.set(name, decision.wake);
         if !self.leading {
@@ -325,7 +325,7 @@ impl Engine {
         self.release(name);
         self.grants.note_final_attempt(name, false);
         if self.tasks.remove(name).is_some_and(|task| task.is_reported) {
-            plan.news.push((name.clone(), None));
+            plan.changes.push((name.clone(), None));
         }
     }
 

@@ -159,7 +159,7 @@ pub struct SeenWorker {
 
 /// How many workers there are. One that is being deleted counts in its stage, but takes up no place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct WorkerCounts {
     /// Not running yet.
     pub pending: usize,
     /// Running.
@@ -180,7 +180,7 @@ pub struct World {
     /// When each entry of the ledger was first seen by this process.
     reserved: BTreeMap<NodeRef, Timestamp>,
     latest: Latest,
-    workers: Tally,
+    workers: WorkerCounts,
     touched: BTreeSet<NodeName>,
     facts: u64,
 }
@@ -263,7 +263,7 @@ impl World {
 
     /// How many workers there are in each stage.
     #[must_use]
-    pub fn tally(&self) -> &Tally {
+    pub fn worker_counts(&self) -> &WorkerCounts {
         &self.workers
     }
 

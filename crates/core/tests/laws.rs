@@ -203,7 +203,7 @@ fn old_facts_after_new_ones_change_nothing() {
             running.learn(random.pick(&old).clone(), noon());
         }
         let plan = running.decide(noon());
-        assert_eq!((actions(&plan), plan.questions, plan.news), (vec![], vec![], vec![]), "seed {seed}");
+        assert_eq!((actions(&plan), plan.questions, plan.changes), (vec![], vec![], vec![]), "seed {seed}");
         assert_eq!(standings(&running, noon()), before, "seed {seed}");
     }
 }
@@ -342,9 +342,9 @@ fn a_replica_that_does_not_lead_gives_no_orders_and_says_what_the_leader_says() 
         standby.stand_by();
         leader.decide(noon());
         for step in 0..5 {
-            let Plan { wake, considered: _, orders, withheld, questions, news } = standby.decide(noon());
+            let Plan { wake, considered: _, orders, withheld, questions, changes } = standby.decide(noon());
             assert!(orders.is_empty() && withheld.is_empty() && questions.is_empty(), "seed {seed}");
-            assert!(news.is_empty() && wake.is_none_or(|wake| wake > noon()), "seed {seed}: {wake:?}");
+            assert!(changes.is_empty() && wake.is_none_or(|wake| wake > noon()), "seed {seed}: {wake:?}");
             if step == 0 {
                 assert_eq!(without_plans(&standby), without_plans(&leader), "seed {seed}");
             }

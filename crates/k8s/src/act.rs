@@ -91,8 +91,8 @@ impl Actor {
                     .await
                     .map(changed)
             }
-            Action::Tell { node, claim, news } => {
-                let event = objects::event(node, claim.as_ref(), news, &self.instance, now);
+            Action::SendEvent { node, claim, event } => {
+                let event = objects::event(node, claim.as_ref(), event, &self.instance, now);
                 let sent = self.api.send::<_, IgnoredAny>(
                     Call::CreateEvent,
                     Target::query(BY_US),
@@ -268,7 +268,7 @@ pub const fn action_name(action: &Action) -> &'static str {
         Action::CloseGate { .. } => "close_gate",
         Action::Record { .. } => "record",
         Action::SetCondition { .. } => "set_condition",
-        Action::Tell { .. } => "tell",
+        Action::SendEvent { .. } => "event",
         Action::ReserveDeletion { .. } => "reserve_deletion",
         Action::DeleteNode { .. } => "delete_node",
     }

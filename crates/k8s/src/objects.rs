@@ -3,7 +3,7 @@
 mod worker;
 
 use jiff::Timestamp;
-use knr_core::action::News;
+use knr_core::action::EventText;
 use knr_core::ids::{NodeRef, Uid, Version};
 use knr_core::names;
 use knr_core::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, LedgerView};
@@ -19,7 +19,13 @@ const LEDGER_KEY: &str = "deletions";
 
 /// An event on a node, or on its claim. Neither is in a namespace, and events about such objects are in `default`.
 #[must_use]
-pub fn event(node: &NodeRef, claim: Option<&ClaimRef>, news: &News, instance: &str, now: Timestamp) -> Value {
+pub fn event(
+    node: &NodeRef,
+    claim: Option<&ClaimRef>,
+    text: &EventText,
+    instance: &str,
+    now: Timestamp,
+) -> Value {
     let on_node = json!({ "apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid });
     let (regarding, related) = match claim {
         None => (on_node, Value::Null),
@@ -36,12 +42,12 @@ pub fn event(node: &NodeRef, claim: Option<&ClaimRef>, news: &News, instance: &s
         "eventTime": micro_time(now),
         "reportingController": names::MANAGER,
         "reportingInstance": cut(instance, MAX_INSTANCE_BYTES),
-        "action": news.headline.as_str(),
-        "reason": news.headline.as_str(),
+        "action": text.reason.as_str(),
+        "reason": text.reason.as_str(),
         "regarding": regarding,
         "related": related,
-        "note": cut(&news.message, MAX_NOTE_BYTES),
-        "type": if news.warning { "Warning" } else { "Normal" },
+        "note": cut(&text.message, MAX_NOTE_BYTES),
+        "type": if text.warning { "Warning" } else { "Normal" },
     })
 }
 
@@ -153,7 +159,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use knr_core::action::Headline;
+    use knr_core::action::EventReason;
 
     use super::*;
 
@@ -163,9 +169,10 @@ mod tests {
 
     #[test]
     fn an_event_fits_into_what_the_api_server_takes() {
-        let news = News { headline: Headline::VerificationFailed, message: "ü".repeat(2000), warning: true };
+        let text =
+            EventText { reason: EventReason::VerificationFailed, message: "ü".repeat(2000), warning: true };
         let now = Timestamp::from_microsecond(1_500_000).unwrap();
-        let event = event(&node(), None, &news, &"x".repeat(400), now);
+        let event = event(&node(), None, &text, &"x".repeat(400), now);
         assert_eq!(event["note"].as_str().unwrap().len(), 1024);
         assert_eq!(event["reportingInstance"].as_str().unwrap().len(), 128);
         assert_eq!(event["eventTime"], "1970-01-01T00:00:01.500000Z");
@@ -176,9 +183,9 @@ mod tests {
 
     #[test]
     fn an_event_on_a_claim_names_its_node_too() {
-        let news = News { headline: Headline::NodeDeleted, message: "m".to_owned(), warning: true };
+        let text = EventText { reason: EventReason::NodeDeleted, message: "m".to_owned(), warning: true };
         let claim = ClaimRef { name: "c1".into(), uid: "cu".into() };
-        let event = event(&node(), Some(&claim), &news, "me", Timestamp::UNIX_EPOCH);
+        let event = event(&node(), Some(&claim), &text, "me", Timestamp::UNIX_EPOCH);
         let expected =
             json!({ "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "c1", "uid": "cu" });
         assert_eq!((&event["regarding"], &event["related"]["name"]), (&expected, &json!("n1")));

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use knr_core::action::{Action, Headline, worker_name};
+use knr_core::action::{Action, EventReason, worker_name};
 use knr_core::config::Label;
 use knr_core::engine::Outcome;
 use knr_core::explain::{Explanation, Phase};
@@ -69,7 +69,7 @@ fn is_routine(before: Option<Phase>, now: Phase, order: Option<&Action>) -> bool
                 | Action::SetCondition { .. } => true,
                 Action::CloseGate { .. }
                 | Action::Record { .. }
-                | Action::Tell { .. }
+                | Action::SendEvent { .. }
                 | Action::ReserveDeletion { .. }
                 | Action::DeleteNode { .. } => false,
             })
@@ -104,7 +104,7 @@ pub(crate) fn sending(action: &Action) {
         | Action::RemoveWorker { .. }
         | Action::Record { .. }
         | Action::SetCondition { .. }
-        | Action::Tell { .. }
+        | Action::SendEvent { .. }
         | Action::ReserveDeletion { .. } => {}
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn answer(answered: &Answered<'_>) {
             done(answered);
         }
         Outcome::Conflict => tracing::debug!(%node, %action, "Write conflicted; reading the node again"),
-        Outcome::Unavailable | Outcome::Unknown if matches!(action, Action::Tell { .. }) => {
+        Outcome::Unavailable | Outcome::Unknown if matches!(action, Action::SendEvent { .. }) => {
             tracing::warn!(%node, %action, outcome = outcome_name(outcome), "Event not sent");
         }
         Outcome::Refused(why) => tracing::error!(%node, %action, why, "the API server refused"),
@@ -147,28 +147,28 @@ fn done(answered: &Answered<'_>) {
         Action::OpenGate { gate, .. } if gate != names::VERIFICATION_GATE => {
             tracing::info!(%node, gate, "Removed startup taint");
         }
-        Action::OpenGate { news, .. } if news.headline == Headline::Verified => {
+        Action::OpenGate { event, .. } if event.reason == EventReason::Verified => {
             let duration = worker_took.map(|took| format!("{:.1}s", took.as_secs_f64()));
             tracing::info!(%node, duration, "Worker completed successfully");
             let label = format!("{}={}", label.key, label.value);
-            tracing::info!(%node, label, state = news.message, "Node verified");
+            tracing::info!(%node, label, state = event.message, "Node verified");
         }
         Action::OpenGate { .. } => tracing::info!(%node, "Taint removed again"),
         Action::CloseGate { gate, because, .. } => {
             tracing::info!(%node, gate, reason = %because, "Node closed");
         }
-        Action::DeleteNode { claim: Some(claim), news, .. } => tracing::info!(
-            %node, nodeClaim = claim.name, reason = news.message,
+        Action::DeleteNode { claim: Some(claim), event, .. } => tracing::info!(
+            %node, nodeClaim = claim.name, reason = event.message,
             "Successfully deleted NodeClaim, node should be terminated by Karpenter"
         ),
-        Action::DeleteNode { claim: None, news, .. } => {
-            tracing::info!(%node, reason = news.message, "Successfully deleted node");
+        Action::DeleteNode { claim: None, event, .. } => {
+            tracing::info!(%node, reason = event.message, "Successfully deleted node");
         }
         Action::StartWorker { .. }
         | Action::RemoveWorker { .. }
         | Action::Record { .. }
         | Action::SetCondition { .. }
-        | Action::Tell { .. }
+        | Action::SendEvent { .. }
         | Action::ReserveDeletion { .. } => {}
     }
 }

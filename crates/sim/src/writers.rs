@@ -52,7 +52,7 @@ impl Lane {
                 Self::Condition
             }
             Action::RemoveWorker { why: Removal::Spent, .. } => Self::Removal,
-            Action::Tell { .. } => Self::Event,
+            Action::SendEvent { .. } => Self::Event,
             _ => Self::Step,
         }
     }

@@ -68,7 +68,7 @@ impl Metrics {
         "close_gate",
         "record",
         "set_condition",
-        "tell",
+        "event",
         "reserve_deletion",
         "delete_node",
     ];

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use super::subject::Subject;
 use super::{Decision, Want, scope};
-use crate::action::{Action, Headline, News, Recorded};
+use crate::action::{Action, EventReason, EventText, Recorded};
 use crate::explain::{NotDeleted, Note};
 use crate::fault::Blame;
 use crate::grants::Deletion;
@@ -105,19 +105,19 @@ fn delete(subject: &Subject<'_>, state: &NodeState, grant: Deletion) -> Step {
                 node: subject.view.id.clone(),
                 version: subject.view.version,
                 claim: subject.view.claim.clone(),
-                news: news(subject, state),
+                event: event(subject, state),
             };
             Step::Want(Want::Act(delete), Note::Deleting)
         }
     }
 }
 
-fn news(subject: &Subject<'_>, state: &NodeState) -> News {
+fn event(subject: &Subject<'_>, state: &NodeState) -> EventText {
     let attempt = subject.attempt_of(state.attempt);
     let passed =
         state.compared.as_ref().map(|compared| format!("; the same checks passed on {}", compared.node));
     let message = format!("deleted: {attempt} failed: {}{}", state.why(), passed.unwrap_or_default());
-    News { headline: Headline::NodeDeleted, message, warning: true }
+    EventText { reason: EventReason::NodeDeleted, message, warning: true }
 }
 
 /// Keeps the result of the checks on a verified node. Whatever it is, the node stays open: this was not about it.
@@ -135,5 +135,5 @@ pub(super) fn record_reference(subject: &Subject<'_>, worker: &SeenWorker, verdi
         ..before
     };
     let patch = PatchBuilder::new(subject.view).state(&state).build();
-    Action::Record { node: subject.view.id.clone(), what: Recorded::Comparison, patch, news: None }
+    Action::Record { node: subject.view.id.clone(), what: Recorded::Comparison, patch, event: None }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::scope::{self, MayClose};
 use super::subject::Subject;
 use super::{Decision, Want, verification};
-use crate::action::{Action, Closing, Headline, News};
+use crate::action::{Action, Closing, EventReason, EventText};
 use crate::explain::{ClosedGate, GateWait};
 use crate::names;
 use crate::patch::PatchBuilder;
@@ -73,26 +73,26 @@ pub(super) fn consider<'a>(subject: &Subject<'a>, gate: &'a Gate, decision: &mut
 pub(super) fn open<'a>(subject: &Subject<'a>, gate: &'a Gate, evidence: Evidence<'a>) -> Action {
     let patch = PatchBuilder::new(subject.view).take_off(&gate.taints);
     let label = &subject.cx.policy.verified_label;
-    let (patch, headline, message) = match evidence {
+    let (patch, reason, message) = match evidence {
         Evidence::Run(worker) => {
             let state = verified_by(subject, worker);
             let patch = subject.without_retry(patch.label(label).state(&state), worker.asked_for);
-            (patch, Headline::Verified, subject.account(&state).to_string())
+            (patch, EventReason::Verified, subject.account(&state).to_string())
         }
         Evidence::Recorded => {
             let message = "open: the node is verified and somebody had put the taint back".to_owned();
             let patch = patch.same_label(label).unchanged(names::STATE_ANNOTATION);
-            (patch, Headline::TaintRemovedAgain, message)
+            (patch, EventReason::TaintRemovedAgain, message)
         }
         Evidence::Pods(pods) => {
             let completed = subject.cx.now.as_second().to_string();
             let message = format!("gate {} opens: all its init pods are ready", gate.name);
             let patch = patch.annotate(&pods.completed_annotation, completed);
-            (patch, Headline::StartupCompleted, message)
+            (patch, EventReason::StartupCompleted, message)
         }
     };
-    let news = News { headline, message, warning: false };
-    Action::OpenGate { node: subject.view.id.clone(), gate: gate.name.clone(), patch: patch.build(), news }
+    let event = EventText { reason, message, warning: false };
+    Action::OpenGate { node: subject.view.id.clone(), gate: gate.name.clone(), patch: patch.build(), event }
 }
 
 /// The state of a node whose worker passed.
@@ -134,6 +134,6 @@ pub(super) fn close_idle(subject: &Subject<'_>, gate: &Gate) -> Action {
         gate: gate.name.clone(),
         because: Closing::Backfill,
         patch: patch.build(),
-        news: News { headline: Headline::Backfilled, message, warning: false },
+        event: EventText { reason: EventReason::Backfilled, message, warning: false },
     }
 }

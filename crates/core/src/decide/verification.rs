@@ -7,7 +7,7 @@ use super::scope::{self, MayClose};
 use super::subject::Subject;
 use super::trial::{IfItFails, Probation, Progress, Trial, progress};
 use super::{Decision, Mode, Want, deletion};
-use crate::action::{Action, Closing, Headline, News};
+use crate::action::{Action, Closing, EventReason, EventText};
 use crate::config::OnReboot;
 use crate::explain::{GateWait, LeftAlone, NeverGated, Phase, ProbationReason, Why};
 use crate::names;
@@ -176,14 +176,14 @@ fn close_rebooted(subject: &Subject<'_>) -> Decision {
         subject,
         &state,
         Closing::Rebooted,
-        News { headline: Headline::Closed, message, warning: true },
+        EventText { reason: EventReason::Closed, message, warning: true },
     );
     Decision::new(subject.explain(Phase::Unverified, why)).acts(action)
 }
 
-pub(super) fn close(subject: &Subject<'_>, state: &NodeState, because: Closing, news: News) -> Action {
+pub(super) fn close(subject: &Subject<'_>, state: &NodeState, because: Closing, event: EventText) -> Action {
     let label = &subject.cx.policy.verified_label;
     let patch = PatchBuilder::new(subject.view).put_on(subject.taints()).unlabel(label).state(state).build();
     let (node, gate) = (subject.view.id.clone(), names::VERIFICATION_GATE.to_owned());
-    Action::CloseGate { node, gate, because, patch, news }
+    Action::CloseGate { node, gate, because, patch, event }
 }

@@ -42,7 +42,7 @@ pub struct Plan {
     /// What to read.
     pub questions: Vec<Question>,
     /// Nodes whose status changed; none for a node that is gone.
-    pub news: Vec<(NodeName, Option<Explanation>)>,
+    pub changes: Vec<(NodeName, Option<Explanation>)>,
     /// When to decide again, even if nothing is heard until then.
     pub wake: Option<Timestamp>,
     /// How many nodes were decided about.

@@ -1,9 +1,11 @@
 mod feeds;
 
 use super::*;
-use crate::action::{Headline, News};
+use crate::action::{EventReason, EventText};
+use crate::feed::Kind;
 use crate::ids::Version;
 use crate::view::LedgerView;
+use crate::world::Fact;
 use crate::world::tests::node_named;
 
 fn config(yaml: &str) -> Config {
@@ -50,8 +52,8 @@ fn every_node_that_was_decided_about_is_counted() {
 #[test]
 fn an_order_that_is_carried_out_twice_had_no_effect_that_we_can_see() {
     let order = |name: &str| {
-        let news = News { headline: Headline::Verified, message: String::new(), warning: false };
-        Action::Tell { node: node_named(name, "u", 1).id, claim: None, news }
+        let event = EventText { reason: EventReason::Verified, message: String::new(), warning: false };
+        Action::SendEvent { node: node_named(name, "u", 1).id, claim: None, event }
     };
     let mut task = NodeTask::default();
     task.carried_out(&order("n1"), noon());

@@ -317,8 +317,8 @@ fn live_workers_are_counted() {
 #[test]
 fn workers_are_counted_by_how_far_they_are() {
     let counts = |world: &World| {
-        let tally = world.tally();
-        [tally.pending, tally.running, tally.succeeded, tally.failed]
+        let counts = world.worker_counts();
+        [counts.pending, counts.running, counts.succeeded, counts.failed]
     };
     let mut world = knowing(vec![watched_worker(WorkerView { version: Version(4), ..other_worker() })]);
     let ended = |code: i32| Stage::Ended(Ending::Exited { code, message: String::new() });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{SeenWorker, Source, Tally, World, is_news, is_news_in_list};
+use super::{SeenWorker, Source, WorkerCounts, World, is_news, is_news_in_list};
 use crate::action::worker_name;
 use crate::feed::{Feed, Kind};
 use crate::ids::{NodeName, NodeRef, Version, WorkerRef};
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-impl Tally {
+impl WorkerCounts {
     fn count(&mut self, worker: &WorkerView) {
         *self.stage(&worker.stage) += 1;
         self.live += usize::from(is_live(worker));

@@ -128,7 +128,7 @@ impl Cluster {
             | Action::CloseGate { node, patch, .. }
             | Action::Record { node, patch, .. } => self.patch(&node.name, patch),
             Action::SetCondition { node, condition, .. } => self.set_condition(node, condition),
-            Action::Tell { .. } => return Outcome::Done(Vec::new()),
+            Action::SendEvent { .. } => return Outcome::Done(Vec::new()),
             Action::ReserveDeletion { version, entries, .. } => {
                 (self.ledger.version == *version).then(|| {
                     self.ledger = LedgerView { version: self.tick(), entries: entries.clone() };

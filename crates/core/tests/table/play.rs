@@ -12,7 +12,7 @@ use knr_core::view::{LedgerEntry, LedgerView, Occupancy, PoolView};
 use knr_core::world::{Fact, Source};
 use serde_json::Value;
 
-use super::spec::{Answer, Expect, Say, Scene, SeatSpec};
+use super::spec::{Answer, Expect, ModeSpec, Say, Scene};
 use super::{build, clock, without_day};
 use crate::support::cluster::{Cluster, pod_changes};
 
@@ -52,9 +52,9 @@ pub(crate) fn play(case: &Scene) -> Vec<String> {
 
 fn engine(case: &Scene) -> Engine {
     let config = config(case.config.as_ref());
-    match case.seat {
-        SeatSpec::Controller => Engine::new(&config),
-        SeatSpec::Node => Engine::on_its_node(&config),
+    match case.mode {
+        ModeSpec::Controller => Engine::new(&config),
+        ModeSpec::DaemonSet => Engine::on_its_node(&config),
     }
 }
 
@@ -220,8 +220,8 @@ impl Stage {
             Some(ask) => compare.lists("ask", ask, &asked.collect::<Vec<_>>()),
             None => compare.lists("ask", &[], &asked.filter(|ask| ask != "everything").collect::<Vec<_>>()),
         }
-        if let Some(tell) = &expect.tell {
-            compare.lists("tell", tell, &told);
+        if let Some(events) = &expect.events {
+            compare.lists("events", events, &told);
         }
         self.check_standing(expect, &plan, &mut compare);
         compare.wrong

@@ -17,7 +17,7 @@ pub(crate) struct Scene {
     pub(super) config: Option<Value>,
     /// Who applies the rules.
     #[serde(default)]
-    pub(super) seat: SeatSpec,
+    pub(super) mode: ModeSpec,
     /// Whether this replica leads; yes unless told otherwise.
     pub(super) lead: Option<bool>,
     /// All this was there before we came. Otherwise we saw it come.
@@ -77,10 +77,10 @@ pub(crate) struct Scene {
 /// A controller, or a pod on the node itself.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum SeatSpec {
+pub(super) enum ModeSpec {
     #[default]
     Controller,
-    Node,
+    DaemonSet,
 }
 
 /// `done`, `done, but nobody heard`, `conflict`, `unavailable`, `unknown`, or the reason of a refusal.
@@ -213,7 +213,7 @@ pub(super) struct Expect {
     /// The steps of the patch of the one order.
     pub(super) patch: Option<Vec<String>>,
     /// Events that follow from the answers to orders.
-    pub(super) tell: Option<Vec<String>>,
+    pub(super) events: Option<Vec<String>>,
     /// The taints of the first node, by key.
     pub(super) taints: Option<Vec<String>>,
 }

@@ -1,4 +1,4 @@
-use knr_core::action::{Closing, Headline, News, Recorded, Removal};
+use knr_core::action::{Closing, EventReason, EventText, Recorded, Removal};
 use knr_core::config::Config;
 use knr_core::ids::WorkerRef;
 use knr_core::patch::PatchBuilder;
@@ -15,8 +15,8 @@ fn node() -> NodeRef {
     NodeRef { name: "n1".into(), uid: "u1".into() }
 }
 
-fn news() -> News {
-    News { headline: Headline::Verified, message: "open: verified".to_owned(), warning: false }
+fn event_text() -> EventText {
+    EventText { reason: EventReason::Verified, message: "open: verified".to_owned(), warning: false }
 }
 
 fn object(kind: &str) -> Value {
@@ -67,7 +67,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             json,
         ),
         (
-            Action::OpenGate { node: node(), gate: gate(), patch: patch(), news: news() },
+            Action::OpenGate { node: node(), gate: gate(), patch: patch(), event: event_text() },
             "PATCH /api/v1/nodes/n1?fieldManager=kube-node-ready",
             patch_type,
         ),
@@ -77,13 +77,13 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
                 gate: gate(),
                 because: Closing::Rebooted,
                 patch: patch(),
-                news: news(),
+                event: event_text(),
             },
             "PATCH /api/v1/nodes/n1?fieldManager=kube-node-ready",
             patch_type,
         ),
         (
-            Action::Record { node: node(), what: Recorded::Failure, patch: patch(), news: None },
+            Action::Record { node: node(), what: Recorded::Failure, patch: patch(), event: None },
             "PATCH /api/v1/nodes/n1?fieldManager=kube-node-ready",
             patch_type,
         ),
@@ -93,7 +93,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             Some("application/strategic-merge-patch+json"),
         ),
         (
-            Action::Tell { node: node(), claim: None, news: news() },
+            Action::SendEvent { node: node(), claim: None, event: event_text() },
             "POST /apis/events.k8s.io/v1/namespaces/default/events?fieldManager=kube-node-ready",
             json,
         ),
@@ -108,7 +108,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             json,
         ),
         (
-            Action::DeleteNode { node: node(), version: Version(8), claim: None, news: news() },
+            Action::DeleteNode { node: node(), version: Version(8), claim: None, event: event_text() },
             "DELETE /api/v1/nodes/n1",
             json,
         ),
@@ -243,7 +243,7 @@ async fn answers_bring_facts() {
 
 #[tokio::test]
 async fn a_deleted_node_is_gone_at_once_unless_others_clean_up_first() {
-    let delete = Action::DeleteNode { node: node(), version: Version(8), claim: None, news: news() };
+    let delete = Action::DeleteNode { node: node(), version: Version(8), claim: None, event: event_text() };
     let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                          "details": { "name": "n1", "kind": "nodes", "uid": "u1" } });
     let (done, _) = outcome(&delete, vec![Answer::Json(200, status)]).await;
@@ -258,7 +258,7 @@ async fn a_deleted_node_is_gone_at_once_unless_others_clean_up_first() {
 #[tokio::test]
 async fn a_claim_is_deleted_only_if_its_node_is_still_what_was_seen() {
     let claim = Some(ClaimRef { name: "c1".into(), uid: "cu".into() });
-    let delete = Action::DeleteNode { node: node(), version: Version(8), claim, news: news() };
+    let delete = Action::DeleteNode { node: node(), version: Version(8), claim, event: event_text() };
     let list =
         |items: Value| Answer::Json(200, json!({ "metadata": { "resourceVersion": "9" }, "items": items }));
     let unchanged = || list(json!([object("Node")]));

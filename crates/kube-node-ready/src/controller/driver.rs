@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::Waiting;
 use super::readers::Readers;
+use super::recorder::Recorder;
 use super::watches::Watches;
-use super::witness::Witness;
 use super::writers::{Answer, Writers};
 use crate::clock::Clock;
 
@@ -41,7 +41,7 @@ pub(super) struct Inputs {
 
 /// Whether all writes that were begun have been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Landed {
+pub(super) enum Drained {
     /// All of them.
     All,
     /// Some may still be carried out.
@@ -56,7 +56,7 @@ pub(super) struct Driver {
     pub(super) writers: Writers,
     pub(super) readers: Readers,
     pub(super) watches: Watches,
-    pub(super) witness: Witness,
+    pub(super) recorder: Recorder,
     pub(super) metrics: Arc<Metrics>,
     pub(super) health: Health,
     pub(super) pulse: Vital,
@@ -66,7 +66,7 @@ pub(super) struct Driver {
 
 impl Driver {
     /// Turns until it is told to stop, then waits for what has been begun.
-    pub(super) async fn run(mut self, mut inputs: Inputs) -> Landed {
+    pub(super) async fn run(mut self, mut inputs: Inputs) -> Drained {
         let mut facts = Vec::with_capacity(BATCH);
         loop {
             let heartbeat = Instant::now() + HEARTBEAT;
@@ -113,7 +113,7 @@ impl Driver {
 
     fn settle(&mut self, answer: Answer) {
         self.writers.schedule.answered(&answer.order.action);
-        self.witness.answer(&answer, &self.config.node_management.verified_label);
+        self.recorder.answer(&answer, &self.config.node_management.verified_label);
         let Answer { order, outcome, .. } = answer;
         for event in self.engine.settle(&order, outcome, self.clock.now()) {
             self.writers.schedule.tell(event);
@@ -127,12 +127,12 @@ impl Driver {
         match (led, leads) {
             (false, true) => {
                 self.engine.lead();
-                self.witness.leading(Leader::Yes);
+                self.recorder.leading(Leader::Yes);
             }
             (true, false) => {
                 self.engine.stand_by();
-                self.witness.leading(Leader::No);
-                self.witness.dropped_events(self.writers.schedule.clear());
+                self.recorder.leading(Leader::No);
+                self.recorder.dropped_events(self.writers.schedule.clear());
             }
             (true, true) | (false, false) => {}
         }
@@ -146,7 +146,7 @@ impl Driver {
             self.engine.learn(fact, self.clock.now());
         }
         if config.reconciliation.dry_run || config.reconciliation.paused {
-            self.witness.dropped_events(self.writers.schedule.drop_events());
+            self.recorder.dropped_events(self.writers.schedule.drop_events());
         }
         let deletion = |config: &Config| config.node_management.delete_failed_nodes;
         if deletion(&config) && !deletion(&self.config) {
@@ -162,7 +162,7 @@ impl Driver {
     fn take_back(&mut self) -> BTreeMap<NodeName, Waiting> {
         let schedule = &mut self.writers.schedule;
         let mut orders = schedule.take_back_late();
-        self.witness.late_orders(orders.len());
+        self.recorder.late_orders(orders.len());
         orders.extend(schedule.take_back(self.engine.changed()));
         for waiting in &orders {
             self.engine.withdraw(&waiting.order);
@@ -179,8 +179,8 @@ impl Driver {
         if plan.considered > 0 {
             self.metrics.decided(plan.considered, began.elapsed());
         }
-        self.witness.news(&plan);
-        let Plan { orders, questions, wake, news: _, considered: _, withheld: _ } = plan;
+        self.recorder.changes(&plan);
+        let Plan { orders, questions, wake, changes: _, considered: _, withheld: _ } = plan;
         for order in orders {
             let before = taken_back.get(&order.action.node().name);
             self.writers.schedule.take(order, before);
@@ -189,7 +189,7 @@ impl Driver {
         for question in questions {
             self.readers.ask(question, &self.config, live, &mut self.watches);
         }
-        self.witness.dropped_events(self.writers.schedule.drop_old_events());
+        self.recorder.dropped_events(self.writers.schedule.drop_old_events());
         let timeout = self.config.kubernetes.request_timeout();
         self.writers.dispatch(&self.leadership, self.engine.policies(), timeout);
         let schedule = &self.writers.schedule;
@@ -201,13 +201,13 @@ impl Driver {
     fn show(&mut self) {
         let schedule = &self.writers.schedule;
         self.metrics.queue(schedule.waiting(), schedule.in_flight());
-        self.witness.summarize(schedule.waiting());
-        let tally = self.engine.world().tally();
+        self.recorder.summarize(schedule.waiting());
+        let counts = self.engine.world().worker_counts();
         self.metrics.workers(WorkerCounts {
-            pending: tally.pending,
-            running: tally.running,
-            succeeded: tally.succeeded,
-            failed: tally.failed,
+            pending: counts.pending,
+            running: counts.running,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
         });
         if self.engine.knows_enough() {
             self.health.ready();
@@ -217,24 +217,24 @@ impl Driver {
     }
 
     /// Nothing more is decided; what has been sent is waited for.
-    async fn finish(mut self, mut inputs: Inputs) -> Landed {
+    async fn finish(mut self, mut inputs: Inputs) -> Drained {
         self.health.not_ready("stopping");
         let deadline = Instant::now() + LAST_WRITES;
         while self.writers.schedule.in_flight() > 0 {
             match timeout_at(deadline, inputs.answers.recv()).await {
                 Ok(Some(answer)) => {
                     self.writers.schedule.answered(&answer.order.action);
-                    self.witness.answer(&answer, &self.config.node_management.verified_label);
+                    self.recorder.answer(&answer, &self.config.node_management.verified_label);
                 }
-                Ok(None) => return Landed::NotAll,
+                Ok(None) => return Drained::NotAll,
                 Err(_) => {
                     let in_flight = self.writers.schedule.in_flight();
                     tracing::warn!(in_flight, "stopped before all writes were answered");
-                    return Landed::NotAll;
+                    return Drained::NotAll;
                 }
             }
         }
-        Landed::All
+        Drained::All
     }
 }
 

@@ -9,12 +9,12 @@
 mod driver;
 mod queue;
 mod readers;
+mod recorder;
 mod reload;
 mod schedule;
 #[cfg(test)]
 mod testing;
 mod watches;
-mod witness;
 mod writers;
 
 use std::path::PathBuf;
@@ -39,11 +39,11 @@ use crate::cmd::Overrides;
 use crate::exit;
 use crate::serve::serve;
 use crate::telemetry::Telemetry;
-use driver::{Driver, Inputs, Landed};
+use driver::{Drained, Driver, Inputs};
 use readers::Readers;
+use recorder::Recorder;
 use reload::{Permits, Reload};
 use watches::Watches;
-use witness::Witness;
 use writers::Writers;
 
 /// Facts that may wait for the loop. Beyond that watches wait, and with them the API server.
@@ -127,17 +127,17 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
         Lead::ByLease => elect(&api, &config, &identity, &stop),
         Lead::Alone | Lead::LookingOn => (for_ever(), None),
     };
-    let landed =
+    let drained =
         drive(Parts { api, config, health, metrics, identity, leadership, changed }, stop.clone()).await;
-    match (landed, elected) {
-        (Landed::All, Some(elected)) => {
+    match (drained, elected) {
+        (Drained::All, Some(elected)) => {
             if let Err(error) = elected.release().await {
                 tracing::warn!(%error, "the lease was not given back; others wait until it has expired");
             }
         }
         // What may still be carried out must not meet another leader.
-        (Landed::NotAll, Some(_)) => tracing::warn!("the lease is kept until it expires"),
-        (Landed::All | Landed::NotAll, None) => {}
+        (Drained::NotAll, Some(_)) => tracing::warn!("the lease is kept until it expires"),
+        (Drained::All | Drained::NotAll, None) => {}
     }
     over.cancel();
     for server in servers {
@@ -229,7 +229,7 @@ struct Parts {
     changed: watch::Receiver<Arc<Config>>,
 }
 
-async fn drive(parts: Parts, stop: CancellationToken) -> Landed {
+async fn drive(parts: Parts, stop: CancellationToken) -> Drained {
     let Parts { api, config, health, metrics, identity, mut leadership, changed } = parts;
     let clock = Clock::start();
     let (facts, received) = mpsc::channel(FACTS);
@@ -248,7 +248,7 @@ async fn drive(parts: Parts, stop: CancellationToken) -> Landed {
         writers,
         readers,
         watches,
-        witness: Witness::new(Arc::clone(&metrics)),
+        recorder: Recorder::new(Arc::clone(&metrics)),
         metrics,
         health,
         pulse,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use knr_core::action::{Action, Headline, Removal};
+use knr_core::action::{Action, EventReason, Removal};
 use knr_core::engine::{LONGEST_QUEUE, Order};
 use knr_core::ids::NodeName;
 use knr_core::view::ConditionStatus;
@@ -48,8 +48,8 @@ impl Lane {
             Action::SetCondition { condition, .. } if condition.status != ConditionStatus::True => Self::Step,
             Action::SetCondition { .. } => Self::Condition,
             Action::RemoveWorker { why: Removal::Spent, .. } => Self::Removal,
-            Action::Tell { news, .. } if news.headline == Headline::NodeDeleted => Self::Deletion,
-            Action::Tell { .. } => Self::Event,
+            Action::SendEvent { event, .. } if event.reason == EventReason::NodeDeleted => Self::Deletion,
+            Action::SendEvent { .. } => Self::Event,
         }
     }
 }

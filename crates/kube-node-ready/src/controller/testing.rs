@@ -1,6 +1,6 @@
 //! Orders for tests.
 
-use knr_core::action::{Action, Headline, News, Removal};
+use knr_core::action::{Action, EventReason, EventText, Removal};
 use knr_core::engine::Order;
 use knr_core::ids::{NodeRef, Version, WorkerRef};
 use knr_core::patch::NodePatch;
@@ -10,8 +10,8 @@ pub(super) fn node(name: &str) -> NodeRef {
     NodeRef { name: name.into(), uid: format!("uid-of-{name}").as_str().into() }
 }
 
-fn news() -> News {
-    News { headline: Headline::Verified, message: String::new(), warning: false }
+fn event_text() -> EventText {
+    EventText { reason: EventReason::Verified, message: String::new(), warning: false }
 }
 
 pub(super) fn order(ticket: u64, action: Action) -> Order {
@@ -19,16 +19,16 @@ pub(super) fn order(ticket: u64, action: Action) -> Order {
 }
 
 pub(super) fn event(name: &str) -> Action {
-    Action::Tell { node: node(name), claim: None, news: news() }
+    Action::SendEvent { node: node(name), claim: None, event: event_text() }
 }
 
 pub(super) fn deletion_event(name: &str) -> Action {
-    let news = News { headline: Headline::NodeDeleted, ..news() };
-    Action::Tell { node: node(name), claim: None, news }
+    let event = EventText { reason: EventReason::NodeDeleted, ..event_text() };
+    Action::SendEvent { node: node(name), claim: None, event }
 }
 
 pub(super) fn deletion(name: &str, version: Version) -> Action {
-    Action::DeleteNode { node: node(name), version, claim: None, news: news() }
+    Action::DeleteNode { node: node(name), version, claim: None, event: event_text() }
 }
 
 pub(super) fn start(name: &str) -> Action {
@@ -46,7 +46,7 @@ pub(super) fn start(name: &str) -> Action {
 
 pub(super) fn open(name: &str) -> Action {
     let (gate, patch) = (knr_core::names::VERIFICATION_GATE.to_owned(), NodePatch(Vec::new()));
-    Action::OpenGate { node: node(name), gate, patch, news: news() }
+    Action::OpenGate { node: node(name), gate, patch, event: event_text() }
 }
 
 pub(super) fn condition(name: &str, status: ConditionStatus) -> Action {

@@ -113,8 +113,8 @@ fn tell(view: NodeView, pools: Option<Fact>, config: Config, report: Report) {
         }
         plan = engine.decide(now);
     }
-    let Plan { orders, news, .. } = plan;
-    if let Some((_, Some(told))) = news.last() {
+    let Plan { orders, changes, .. } = plan;
+    if let Some((_, Some(told))) = changes.last() {
         tracing::info!(node = %name, state = %told, "node");
     }
     let action = orders.first().map_or_else(|| "nothing".to_owned(), |order| order.action.to_string());

@@ -131,7 +131,7 @@ impl Keeper {
     fn turn(&mut self) -> Instant {
         let plan = self.engine.decide(self.clock.now());
         self.pulse.beat();
-        for (node, now) in &plan.news {
+        for (node, now) in &plan.changes {
             let (now, order) = (now.as_ref(), plan.orders.first().map(|order| &order.action));
             journal::status(&journal::Change { node, before: self.phase, now, order });
             self.phase = now.map(|now| now.phase);
@@ -275,7 +275,7 @@ impl Keeper {
             | Action::CloseGate { .. }
             | Action::Record { .. }
             | Action::SetCondition { .. }
-            | Action::Tell { .. }
+            | Action::SendEvent { .. }
             | Action::ReserveDeletion { .. }
             | Action::DeleteNode { .. } => {
                 let action = order.action.clone();

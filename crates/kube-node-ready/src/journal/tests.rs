@@ -1,4 +1,4 @@
-use knr_core::action::{Closing, News, Recorded};
+use knr_core::action::{Closing, EventText, Recorded};
 use knr_core::config::Level;
 use knr_core::explain::{Access, Why};
 use knr_core::ids::NodeRef;
@@ -26,15 +26,15 @@ fn start() -> Action {
     Action::StartWorker { stamp }
 }
 
-fn open(gate: &str, headline: Headline) -> Action {
-    let news = News { headline, message: "open: verified on attempt 1".to_owned(), warning: false };
-    Action::OpenGate { node: node(), gate: gate.to_owned(), patch: NodePatch(Vec::new()), news }
+fn open(gate: &str, reason: EventReason) -> Action {
+    let event = EventText { reason, message: "open: verified on attempt 1".to_owned(), warning: false };
+    Action::OpenGate { node: node(), gate: gate.to_owned(), patch: NodePatch(Vec::new()), event }
 }
 
 fn close(gate: &str) -> Action {
-    let news = News { headline: Headline::Closed, message: String::new(), warning: true };
+    let event = EventText { reason: EventReason::Closed, message: String::new(), warning: true };
     let (gate, patch) = (gate.to_owned(), NodePatch(Vec::new()));
-    Action::CloseGate { node: node(), gate, because: Closing::Rebooted, patch, news }
+    Action::CloseGate { node: node(), gate, because: Closing::Rebooted, patch, event }
 }
 
 fn condition() -> Action {
@@ -45,8 +45,9 @@ fn condition() -> Action {
 
 fn delete(claim: Option<&str>) -> Action {
     let claim = claim.map(|name| ClaimRef { name: name.to_owned(), uid: "c".into() });
-    let news = News { headline: Headline::NodeDeleted, message: "it failed".to_owned(), warning: true };
-    Action::DeleteNode { node: node(), version: knr_core::ids::Version(1), claim, news }
+    let event =
+        EventText { reason: EventReason::NodeDeleted, message: "it failed".to_owned(), warning: true };
+    Action::DeleteNode { node: node(), version: knr_core::ids::Version(1), claim, event }
 }
 
 /// The phases of a node, one after another.
@@ -77,7 +78,7 @@ fn a_node_that_passes_costs_four_lines() {
     done(&start(), None);
     life.turns(Phase::Pending, None);
     life.turns(Phase::InProgress, None);
-    let opening = open(names::VERIFICATION_GATE, Headline::Verified);
+    let opening = open(names::VERIFICATION_GATE, EventReason::Verified);
     life.turns(Phase::Unverified, Some(&opening));
     sending(&opening);
     done(&opening, Some(Duration::from_millis(45_240)));
@@ -109,7 +110,7 @@ fn what_a_node_waits_for_besides_is_told() {
 fn a_failure_is_one_warning_for_each_attempt() {
     let log = Captured::start(Level::Info);
     let record =
-        Action::Record { node: node(), what: Recorded::Failure, patch: NodePatch(Vec::new()), news: None };
+        Action::Record { node: node(), what: Recorded::Failure, patch: NodePatch(Vec::new()), event: None };
     let mut life = Life { before: Some(Phase::InProgress) };
     life.turns(Phase::Failed, Some(&record));
     life.turns(Phase::Failed, Some(&start()));
@@ -153,11 +154,12 @@ fn a_deletion_is_told_before_and_after() {
 #[test]
 fn gates_that_open_and_close_are_told() {
     let log = Captured::start(Level::Info);
-    for action in [close("cni"), open("cni", Headline::StartupCompleted), close(names::VERIFICATION_GATE)] {
+    for action in [close("cni"), open("cni", EventReason::StartupCompleted), close(names::VERIFICATION_GATE)]
+    {
         sending(&action);
         done(&action, None);
     }
-    done(&open(names::VERIFICATION_GATE, Headline::TaintRemovedAgain), None);
+    done(&open(names::VERIFICATION_GATE, EventReason::TaintRemovedAgain), None);
     let messages: Vec<String> = log.messages().into_iter().map(|(_, message)| message).collect();
     let expected = [
         "Adding startup taint",

@@ -30,7 +30,7 @@ impl Api {
                 Ok(vec![Fact::Node(view, Source::Answer)])
             }
             Action::SetCondition { node, condition, .. } => self.set_condition(node, condition),
-            Action::Tell { .. } => Ok(Vec::new()),
+            Action::SendEvent { .. } => Ok(Vec::new()),
             Action::ReserveDeletion { version, entries, .. } => {
                 if self.ledger.version != *version {
                     return Err(Refusal::Conflict);

@@ -56,7 +56,7 @@ impl Sim {
                 self.stats.count("write refused by a policy");
                 Some(WriteFault::Error(ErrorClass::Forbidden))
             }
-            (Action::Tell { .. }, None) => None,
+            (Action::SendEvent { .. }, None) => None,
             (_, None) => self.faults.of_write(self.stats.writes, &mut self.rng),
         };
         let node = request.order.action.node().name.clone();
@@ -168,7 +168,7 @@ fn kind_of(action: &Action) -> &'static str {
         Action::Record { what: Recorded::NoVerdict, .. } => "run without a verdict recorded",
         Action::Record { what: Recorded::Comparison, .. } => "comparison recorded",
         Action::SetCondition { .. } => "condition set",
-        Action::Tell { .. } => "event",
+        Action::SendEvent { .. } => "event",
         Action::ReserveDeletion { .. } => "deletion reserved",
         Action::DeleteNode { claim: Some(_), .. } => "node deleted by its claim",
         Action::DeleteNode { claim: None, .. } => "node deleted",

@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    /// News of a node that is gone or not ours must not bring its series back.
+    /// What is reported late of a node that is gone or not managed must not bring its series back.
     fn in_scope(&mut self, name: &str) -> Option<&mut Node> {
         self.nodes.get_mut(name).filter(|node| node.is_in_scope())
     }

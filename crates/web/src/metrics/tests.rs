@@ -139,7 +139,7 @@ fn what_is_told_is_counted() {
     metrics.inconclusive();
     metrics.workers(WorkerCounts { pending: 1, running: 2, succeeded: 3, failed: 4 });
     metrics.workers(WorkerCounts { pending: 5, running: 2, succeeded: 3, failed: 0 });
-    metrics.write("tell", "conflict", Duration::from_millis(7));
+    metrics.write("event", "conflict", Duration::from_millis(7));
     metrics.queue(8, 9);
     metrics.events_dropped(3);
     metrics.events_dropped(0);
@@ -160,9 +160,9 @@ fn what_is_told_is_counted() {
         r#"kube_node_ready_worker_pods{status="running"} 2"#,
         r#"kube_node_ready_worker_pods{status="succeeded"} 3"#,
         r#"kube_node_ready_worker_pods{status="failed"} 0"#,
-        r#"kube_node_ready_writes_total{action="tell",outcome="conflict"} 1"#,
-        r#"kube_node_ready_write_duration_seconds_bucket{le="0.005",action="tell"} 0"#,
-        r#"kube_node_ready_write_duration_seconds_bucket{le="0.01",action="tell"} 1"#,
+        r#"kube_node_ready_writes_total{action="event",outcome="conflict"} 1"#,
+        r#"kube_node_ready_write_duration_seconds_bucket{le="0.005",action="event"} 0"#,
+        r#"kube_node_ready_write_duration_seconds_bucket{le="0.01",action="event"} 1"#,
         r#"kube_node_ready_queue_orders{state="waiting"} 8"#,
         r#"kube_node_ready_queue_orders{state="in-flight"} 9"#,
         "kube_node_ready_events_dropped_total 3",

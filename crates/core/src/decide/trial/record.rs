@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{IfItFails, Probation, Trial};
-use crate::action::{Action, Closing, Headline, News, Recorded};
+use crate::action::{Action, Closing, EventReason, EventText, Recorded};
 use crate::decide::gate::{self, Evidence};
 use crate::decide::scope::MayClose;
 use crate::decide::{Decision, Mode, scope, tidy, verification};
@@ -82,12 +82,13 @@ impl<'a> Trial<'a> {
         if closes {
             told.access = Access::Closed;
         }
-        let news = News { headline: Headline::VerificationFailed, message: told.to_string(), warning: true };
+        let event =
+            EventText { reason: EventReason::VerificationFailed, message: told.to_string(), warning: true };
         let action = if closes {
-            verification::close(subject, &state, Closing::FailedAgain, news)
+            verification::close(subject, &state, Closing::FailedAgain, event)
         } else {
-            let news = self.is_worth_an_event(&state).then_some(news);
-            self.record(&state, Recorded::Failure, asked_for, news)
+            let event = self.is_worth_an_event(&state).then_some(event);
+            self.record(&state, Recorded::Failure, asked_for, event)
         };
         Decision::new(told).acts(action)
     }
@@ -137,14 +138,14 @@ impl<'a> Trial<'a> {
         .because(cause, why);
         let told = subject.account(&state);
         let is_new = so_far.is_none_or(|state| state.cause.as_deref() != Some(cause));
-        let headline = match blame {
-            None if inconclusive == settings.max_inconclusive_runs => Some(Headline::NoVerdict),
-            Some(Blame::Cluster) if is_new => Some(Headline::ClusterSuspected),
-            Some(Blame::Installation) if is_new => Some(Headline::VerificationBlocked),
+        let reason = match blame {
+            None if inconclusive == settings.max_inconclusive_runs => Some(EventReason::NoVerdict),
+            Some(Blame::Cluster) if is_new => Some(EventReason::ClusterSuspected),
+            Some(Blame::Installation) if is_new => Some(EventReason::VerificationBlocked),
             _ => None,
         };
-        let news = headline.map(|headline| News { headline, message: told.to_string(), warning: true });
-        Decision::new(told).acts(self.record(&state, Recorded::NoVerdict, asked_for, news))
+        let event = reason.map(|reason| EventText { reason, message: told.to_string(), warning: true });
+        Decision::new(told).acts(self.record(&state, Recorded::NoVerdict, asked_for, event))
     }
 
     fn record(
@@ -152,7 +153,7 @@ impl<'a> Trial<'a> {
         state: &NodeState,
         what: Recorded,
         asked_for: Option<Timestamp>,
-        news: Option<News>,
+        event: Option<EventText>,
     ) -> Action {
         let subject = self.subject;
         let label = &subject.cx.policy.verified_label;
@@ -164,6 +165,6 @@ impl<'a> Trial<'a> {
             StatePhase::Verified | StatePhase::Unverified => patch,
         };
         let patch = subject.without_retry(patch, asked_for).build();
-        Action::Record { node: subject.view.id.clone(), what, patch, news }
+        Action::Record { node: subject.view.id.clone(), what, patch, event }
     }
 }

@@ -69,7 +69,7 @@ fn pods_of_gates_that_were_removed_are_forgotten_with_their_node() {
     assert_eq!(engine.world().entry(&"n1".into()).unwrap().init_pods.len(), 1);
     engine.configure(&config(""));
     engine.learn(Fact::NodeGone(node_named("n1", "u1", 2).id, Version(3)), noon());
-    assert_eq!(engine.decide(noon()).news, [("n1".into(), None)]);
+    assert_eq!(engine.decide(noon()).changes, [("n1".into(), None)]);
     assert_eq!(engine.explanations().count(), 0);
 }
 
@@ -167,7 +167,7 @@ fn nodes_that_a_restore_does_not_bring_back_are_told_to_be_gone() {
     engine.decide(noon());
     engine.learn(Fact::Nodes(Vec::new(), Version(6)), noon());
     engine.learn(Fact::Workers(Vec::new(), Version(6)), noon());
-    assert_eq!(engine.decide(noon()).news, [("n1".into(), None)]);
+    assert_eq!(engine.decide(noon()).changes, [("n1".into(), None)]);
 }
 
 #[test]

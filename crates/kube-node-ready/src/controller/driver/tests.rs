@@ -89,7 +89,7 @@ struct Running {
     config: watch::Sender<Arc<Config>>,
     metrics: Arc<Metrics>,
     _leadership: watch::Sender<Leadership>,
-    task: JoinHandle<Landed>,
+    task: JoinHandle<Drained>,
 }
 
 impl Running {
@@ -113,7 +113,7 @@ impl Running {
             writers,
             readers: Readers::new(api, facts.clone()),
             watches,
-            witness: Witness::new(Arc::clone(&metrics)),
+            recorder: Recorder::new(Arc::clone(&metrics)),
             metrics: Arc::clone(&metrics),
             pulse: health.vital("loop", SECOND),
             health,

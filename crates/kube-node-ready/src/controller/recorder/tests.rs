@@ -7,9 +7,9 @@ use knr_web::{Exposition, Health};
 use super::super::testing::{deletion, node, order};
 use super::*;
 
-fn witness() -> (Witness, Arc<Metrics>) {
+fn recorder() -> (Recorder, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new(false));
-    (Witness::new(Arc::clone(&metrics)), metrics)
+    (Recorder::new(Arc::clone(&metrics)), metrics)
 }
 
 fn shows(metrics: &Metrics, line: &str) -> bool {
@@ -18,23 +18,23 @@ fn shows(metrics: &Metrics, line: &str) -> bool {
 
 #[tokio::test]
 async fn a_deletion_is_counted_once_it_is_done() {
-    let (mut witness, metrics) = witness();
+    let (mut recorder, metrics) = recorder();
     let label = Config::default().node_management.verified_label;
     for (outcome, count) in [(Outcome::Conflict, 0), (Outcome::Unknown, 0), (Outcome::Done(Vec::new()), 1)] {
         let answer = Answer { order: order(1, deletion("n1", Version(1))), outcome, took: Duration::ZERO };
-        witness.answer(&answer, &label);
+        recorder.answer(&answer, &label);
         assert!(shows(&metrics, &format!("nodes_deleted_total {count}")), "{answer:?}");
     }
 }
 
 #[tokio::test]
 async fn a_node_whose_worker_cannot_run_is_counted_from_when_it_is_known() {
-    let (mut witness, metrics) = witness();
+    let (mut recorder, metrics) = recorder();
     let name = node("n1").name;
     let mut stands = |phase, stage| {
         let wait = Wait::Worker { attempt: Attempt { number: 1, of: 5 }, stage };
         let explanation = Explanation::new(phase, Access::Closed, wait);
-        witness.news(&Plan { news: vec![(name.clone(), Some(explanation))], ..Plan::default() });
+        recorder.changes(&Plan { changes: vec![(name.clone(), Some(explanation))], ..Plan::default() });
     };
     stands(Phase::Pending, WorkerStage::Pending { waiting: None, failure: WorkerFailure::ImagePull });
     assert!(shows(&metrics, r#"nodes_blocked{reason="ImagePullFailed"} 1"#));

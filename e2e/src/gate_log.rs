@@ -14,26 +14,26 @@ const LINE: &str = "jsonpath={.metadata.resourceVersion} {.spec.taints[*].key}{\
 
 /// Looks on while a node changes. A watch leaves out no version of it, as looking now and then would.
 #[derive(Debug)]
-pub struct DoorLog<'n, 'c> {
+pub struct GateLog<'n, 'c> {
     node: &'n Node<'c>,
     program: Program,
 }
 
 impl<'c> Node<'c> {
     /// Begins to look on.
-    pub fn door_log<'n>(&'n self) -> Result<DoorLog<'n, 'c>> {
+    pub fn gate_log<'n>(&'n self) -> Result<GateLog<'n, 'c>> {
         static NUMBER: AtomicUsize = AtomicUsize::new(1);
         let cluster = self.cluster();
         let mut watch = cluster.client(Tool::Kubectl);
         watch.args(["get", "node", self.name(), "--watch", "-o", LINE].map(OsStr::new));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let program = cluster.spawn(&format!("door-log-{number}"), watch)?;
+        let program = cluster.spawn(&format!("gate-log-{number}"), watch)?;
         cluster.eventually("a watch to begin", || Ok(fs::read_to_string(program.log())?.contains('\n')))?;
-        Ok(DoorLog { node: self, program })
+        Ok(GateLog { node: self, program })
     }
 }
 
-impl DoorLog<'_, '_> {
+impl GateLog<'_, '_> {
     /// `open` and `closed` in turn, from the beginning until now.
     pub fn so_far(&self) -> Result<Vec<&'static str>> {
         let object = self.node.object()?;
@@ -44,14 +44,14 @@ impl DoorLog<'_, '_> {
             Ok(text.lines().any(|line| line.split(' ').next() == Some(now)).then_some(text))
         })?;
         let is_closed = |line: &str| line.split(' ').skip(1).any(|key| key == GATE_KEY);
-        let mut doors: Vec<_> =
+        let mut states: Vec<_> =
             text.lines().map(|line| if is_closed(line) { "closed" } else { "open" }).collect();
-        doors.dedup();
-        Ok(doors)
+        states.dedup();
+        Ok(states)
     }
 }
 
-impl Drop for DoorLog<'_, '_> {
+impl Drop for GateLog<'_, '_> {
     fn drop(&mut self) {
         if let Err(err) = self.program.kill() {
             eprintln!("cannot end the watch of {}: {err:#}", self.node.name());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use knr_core::action::{Action, Closing, Headline, Recorded};
+use knr_core::action::{Action, Closing, EventReason, Recorded};
 use knr_core::config::Label;
 use knr_core::engine::{Order, Outcome, Plan};
 use knr_core::explain::{Explanation, Phase};
@@ -22,7 +22,7 @@ use crate::journal;
 const SUMMARY: Duration = Duration::from_secs(30);
 
 /// Sees and tells.
-pub(super) struct Witness {
+pub(super) struct Recorder {
     metrics: Arc<Metrics>,
     nodes: BTreeMap<NodeName, Seen>,
     held_back: HeldBack,
@@ -46,18 +46,18 @@ struct HeldBack {
     dropped_events: usize,
 }
 
-impl Witness {
+impl Recorder {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, nodes: BTreeMap::new(), held_back: HeldBack::default() }
     }
 
     /// Tells of the nodes whose status has changed.
-    pub(super) fn news(&mut self, plan: &Plan) {
-        let orders: BTreeMap<&NodeName, &Action> = match plan.news.as_slice() {
+    pub(super) fn changes(&mut self, plan: &Plan) {
+        let orders: BTreeMap<&NodeName, &Action> = match plan.changes.as_slice() {
             [] => BTreeMap::new(),
             _ => plan.orders.iter().map(|order| (&order.action.node().name, &order.action)).collect(),
         };
-        for (node, now) in &plan.news {
+        for (node, now) in &plan.changes {
             let before = self.nodes.get(node).map(|seen| seen.phase);
             let order = orders.get(node).copied();
             journal::status(&journal::Change { node, before, now: now.as_ref(), order });
@@ -117,8 +117,8 @@ impl Witness {
     fn done(&mut self, action: &Action) {
         let node = &action.node().name;
         match action {
-            Action::OpenGate { gate, news, .. }
-                if gate == names::VERIFICATION_GATE && news.headline == Headline::Verified =>
+            Action::OpenGate { gate, event, .. }
+                if gate == names::VERIFICATION_GATE && event.reason == EventReason::Verified =>
             {
                 let since = self.nodes.get(node).and_then(|seen| seen.waiting);
                 self.metrics.verified(node.as_str(), since.map_or(Duration::ZERO, |since| since.elapsed()));
@@ -137,7 +137,7 @@ impl Witness {
             | Action::OpenGate { .. }
             | Action::RemoveWorker { .. }
             | Action::SetCondition { .. }
-            | Action::Tell { .. }
+            | Action::SendEvent { .. }
             | Action::ReserveDeletion { .. } => {}
         }
     }
