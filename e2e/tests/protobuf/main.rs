@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout};
 
 /// More than two pages of a list.
 const MANY: usize = 450;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 const BINARY: &str = "application/vnd.kubernetes.protobuf";
 const JSON: &str = "application/json";
 /// The last change that a test makes: what follows is no longer compared.

@@ -33,7 +33,7 @@ pub(crate) fn make(lab: &Lab, admin: &Api, many: usize) -> Result<Vec<NodeRef>> 
         let status = json!({ "phase": "Running",
             "conditions": [{ "type": "Initialized", "status": "True" },
                            { "type": "Ready", "status": if number % 2 == 0 { "True" } else { "False" } }],
-            "containerStatuses": [container(json!({ "running": {} })), container(json!({}))] });
+            "containerStatuses": [container(&json!({ "running": {} })), container(&json!({}))] });
         create_pod(admin, &init_pod(&format!("init-{number}"), "full"), &status)?;
     }
     create_pod(admin, &init_pod("init-unscheduled", ""), &json!({ "phase": "Pending" }))?;
@@ -64,7 +64,7 @@ pub(crate) fn change(admin: &Api, last: &str) -> Result<()> {
     create_worker(
         admin,
         &node,
-        &json!({ "phase": "Running", "containerStatuses": [container(json!({ "running": {} }))] }),
+        &json!({ "phase": "Running", "containerStatuses": [container(&json!({ "running": {} }))] }),
     )?;
     create_pod(admin, &init_pod("init-last", last), &json!({ "phase": "Running" }))?;
     for pod in [worker_name(&node.uid), "init-last".to_owned()] {
@@ -169,7 +169,7 @@ fn taint(key: &str, value: &str, effect: &str) -> Value {
     json!({ "key": key, "value": value, "effect": effect })
 }
 
-fn container(state: Value) -> Value {
+fn container(state: &Value) -> Value {
     json!({ "name": names::WORKER_CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": i32::MAX,
             "containerID": "containerd://1", "state": state })
 }
@@ -178,21 +178,21 @@ fn container(state: Value) -> Value {
 fn worker_statuses() -> Vec<Value> {
     let report = r#"{"checks":[{"name":"dns","outcome":"pass"}]}"#;
     let ended = |code: i32, reason: &str, message: &str| {
-        container(json!({ "terminated": { "exitCode": code, "reason": reason, "message": message,
+        container(&json!({ "terminated": { "exitCode": code, "reason": reason, "message": message,
             "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z" } }))
     };
     let waiting = |reason: &str, message: &str| {
-        container(json!({ "waiting": { "reason": reason, "message": message } }))
+        container(&json!({ "waiting": { "reason": reason, "message": message } }))
     };
     let unscheduled = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 \u{2013} no" });
-    let running = json!({ "phase": "Running", "containerStatuses": [container(json!({ "running": {} }))] });
+    let running = json!({ "phase": "Running", "containerStatuses": [container(&json!({ "running": {} }))] });
     vec![
         json!({}),
         json!({ "phase": "Pending", "conditions": [unscheduled] }),
         json!({ "phase": "Pending", "containerStatuses": [waiting("ImagePullBackOff", "no \u{1f5bc} \"x\"")] }),
         json!({ "phase": "Pending", "containerStatuses": [waiting("ContainerCreating", "")] }),
         running.clone(),
-        json!({ "phase": "Running", "containerStatuses": [container(json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }))] }),
+        json!({ "phase": "Running", "containerStatuses": [container(&json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } }))] }),
         json!({ "phase": "Succeeded", "containerStatuses": [ended(0, "Completed", report)] }),
         json!({ "phase": "Failed", "containerStatuses": [ended(-1, "Error", "last\nw\u{f6}rds")] }),
         json!({ "phase": "Failed", "containerStatuses": [ended(137, "", "")] }),
