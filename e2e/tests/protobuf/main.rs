@@ -13,12 +13,14 @@ use anyhow::{Context, Result, ensure};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Request, Response};
 use knr_core::config::Config;
+use knr_core::feed::{Feed, Kind};
 use knr_core::ids::NodeRef;
+use knr_core::policy::Policies;
 use knr_core::world::{Fact, Reread};
 use knr_e2e::{Api as Admin, in_checkout};
 use knr_k8s::api::{Api, Namespaces};
 use knr_k8s::connect;
-use knr_k8s::watch::{Feed, Pulse, Watch};
+use knr_k8s::watch::{Pulse, Watch};
 use kube::Client;
 use kube::client::Body;
 use lab::{Home, Lab, Tool};
@@ -91,7 +93,8 @@ async fn single_objects_are_equal(json: &Reader, binary: &Reader, nodes: &[NodeR
 async fn lists_and_changes_are_equal(json: &Reader, binary: &Reader, admin: &Admin) -> Result<()> {
     let config = Config::parse("gates: [{name: cni, namespaces: [default]}]")
         .map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-    let feeds = [Feed::nodes(), Feed::workers(), Feed::init_pods(&config).context("there is a gate")?];
+    // Pools are JSON in any case.
+    let feeds = Feed::all(&Policies::from(&config)).into_iter().filter(|feed| feed.kind() != Kind::Pools);
     for feed in feeds {
         let (mut by_json, mut by_binary) = (json.follow(feed.clone()), binary.follow(feed));
         let (first, second) = (next(&mut by_json).await?, next(&mut by_binary).await?);
@@ -114,7 +117,7 @@ fn all(fact: Fact) -> Result<Vec<String>> {
     let texts = match fact {
         Fact::Nodes(nodes, _) => texts(&nodes),
         Fact::Workers(workers, _) => texts(&workers),
-        Fact::InitPods(pods, _) => texts(&pods),
+        Fact::InitPods(pods, ..) => texts(&pods),
         other => anyhow::bail!("no list: {other:?}"),
     };
     ensure!(texts.len() >= odd::FEW, "{texts:#?}");
@@ -132,7 +135,7 @@ async fn until_last(facts: &mut mpsc::Receiver<Fact>) -> Result<Vec<Fact>> {
         let fact = next(facts).await?;
         let is_last = match &fact {
             Fact::NodeGone(node, _) => node.name.as_str() == LAST,
-            Fact::WorkerGone(_, node, ..) | Fact::InitPodGone(_, node, _) => node.as_str() == LAST,
+            Fact::WorkerGone(_, node, ..) | Fact::InitPodGone(_, node, ..) => node.as_str() == LAST,
             _ => false,
         };
         seen.push(fact);

@@ -5,6 +5,7 @@ use knr_core::action::worker_name;
 use knr_core::config::Config;
 use knr_core::ids::NodeRef;
 use knr_core::names;
+use knr_core::policy::Policy;
 use knr_core::view::{Purpose, Stamp};
 use knr_e2e::Api;
 use lab::Lab;
@@ -94,9 +95,10 @@ fn create_worker(admin: &Api, node: &NodeRef, status: &Value) -> Result<()> {
         serial: 7,
         attempt: 3,
         purpose: Purpose::Verify,
+        policy: "default".into(),
         requires: "abc".into(),
     };
-    let mut pod = knr_k8s::objects::worker(&stamp, &Config::default());
+    let mut pod = knr_k8s::objects::worker(&stamp, &Policy::from(&Config::default()));
     pod["metadata"]["namespace"] = json!("default");
     // Nobody may schedule it, or write to it in another way.
     pod["spec"]["schedulerName"] = json!("nobody");
