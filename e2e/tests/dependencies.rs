@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use knr_e2e::{Cluster, Config, Controller, DoorLog, Node};
+use knr_e2e::{Cluster, Config, Controller, GateLog, Node};
 
 const MAX_RETRIES: u64 = 3;
 const MAX_RETRY_DELAY: u32 = 5;
@@ -73,7 +73,7 @@ fn five_nodes_that_lost_their_label_in_the_outage_end_verified(
     assert_eq!(nodes.len(), 5, "the share that may be closed depends on it");
     let doors = watch(nodes)?;
     let closed = || -> Result<usize> {
-        let doors: Vec<_> = doors.iter().map(DoorLog::so_far).collect::<Result<_>>()?;
+        let doors: Vec<_> = doors.iter().map(GateLog::so_far).collect::<Result<_>>()?;
         Ok(doors.iter().filter(|doors| doors.contains(&"closed")).count())
     };
     let results: Vec<_> = nodes.iter().map(Node::results).collect::<Result<_>>()?;
@@ -92,7 +92,7 @@ fn five_nodes_that_lost_their_label_in_the_outage_end_verified(
     nothing_is_deleted(cluster, nodes)
 }
 
-fn watch<'n, 'c>(nodes: &'n [Node<'c>]) -> Result<Vec<DoorLog<'n, 'c>>> {
+fn watch<'n, 'c>(nodes: &'n [Node<'c>]) -> Result<Vec<GateLog<'n, 'c>>> {
     nodes.iter().map(Node::gate_log).collect()
 }
 

@@ -5,7 +5,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
-use knr_e2e::{Cluster, Config, Controller, DoorLog, Node};
+use knr_e2e::{Cluster, Config, Controller, GateLog, Node};
 use lab::Fault;
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ struct Broken<'a> {
     cluster: &'a Cluster,
     case: &'a Case,
     node: &'a Node<'a>,
-    doors: DoorLog<'a, 'a>,
+    doors: GateLog<'a, 'a>,
 }
 
 impl<'a> Broken<'a> {
