@@ -6,8 +6,8 @@ use knr_e2e::{Cluster, Config, Controller, LONG_GRACE, NAMESPACE};
 use lab::Tool;
 
 const STUCK: usize = 1000;
-/// Fewer than there are nodes: each slot has to be given on, because its worker does not start.
-const SLOTS: usize = 250;
+/// Fewer than there are nodes: each slot has to be handed on, because its worker does not start.
+const SLOTS: usize = 100;
 const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"}]}"#;
 
 #[test]

@@ -45,9 +45,16 @@ pub struct Context<'a> {
     pub grants: &'a Grants,
     /// A node that waits for something outside is looked at again this often.
     pub interval: SignedDuration,
-    /// Why the API server refused the worker of this node, if it did.
-    pub refused_worker: Option<&'a str>,
+    pub refusals: Refusals<'a>,
     pub now: Timestamp,
+}
+
+/// Why the API server refused what was last ordered for a node, if it did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Refusals<'a> {
+    pub worker: Option<&'a str>,
+    /// A change of the node itself: opening or closing it, or recording a result.
+    pub write: Option<&'a str>,
 }
 
 /// What is to be done about a node.
@@ -164,8 +171,12 @@ fn in_scope(subject: &Subject<'_>) -> Decision {
         std::mem::take(&mut decision.wants).into_iter().partition(|want| matches!(want, Want::Act(_)));
     let wants_worker = others.iter().any(|want| matches!(want, Want::Worker { .. }));
     let is_unsure = others.iter().any(|want| matches!(want, Want::Reread(_)));
-    // What shows the verdict comes after the verdict.
-    let shown = if acts.is_empty() && !is_unsure { tidy::condition(subject, &mut decision) } else { None };
+    // What shows the verdict comes after the verdict, unless the verdict cannot be written.
+    let shown = match subject.cx.refusals.write {
+        _ if acts.is_empty() && !is_unsure => tidy::condition(subject, &mut decision),
+        Some(why) if !acts.is_empty() => tidy::refused_write(subject, &decision, why),
+        _ => None,
+    };
     let shown = shown.map(Want::Act);
     let removed = if wants_worker {
         tidy::foreign_worker(subject)

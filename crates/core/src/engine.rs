@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::config::Config;
-use crate::decide::{Context, Decision, Mode, Want, decide_node};
+use crate::decide::{Context, Decision, Mode, Refusals, Want, decide_node};
 use crate::explain::{Explanation, Note};
 use crate::feed::Feed;
 use crate::grants::Grants;
@@ -313,10 +313,10 @@ impl Engine {
             plan.changes.extend(task.report().map(|explanation| (name.clone(), Some(explanation.clone()))));
         }
         self.timers.set(name, decision.wake);
+        self.grants.note_final_attempt(name, decision.is_final_attempt);
         if !self.leading {
             return false;
         }
-        self.grants.note_final_attempt(name, decision.is_final_attempt);
         self.pursue(name, decision.wants, now, plan)
     }
 
@@ -330,15 +330,10 @@ impl Engine {
     }
 
     /// What a decision about a node rests on. Its policy is resolved here and nowhere else.
-    fn context<'a>(
-        &'a self,
-        entry: &NodeEntry,
-        refused_worker: Option<&'a str>,
-        now: Timestamp,
-    ) -> Context<'a> {
+    fn context<'a>(&'a self, entry: &NodeEntry, refusals: Refusals<'a>, now: Timestamp) -> Context<'a> {
         let Self { mode, settings, world, grants, .. } = self;
         let policy = self.policy_of(entry);
-        Context { mode: *mode, policy, world, grants, interval: settings.interval, refused_worker, now }
+        Context { mode: *mode, policy, world, grants, interval: settings.interval, refusals, now }
     }
 
     fn policy_of(&self, entry: &NodeEntry) -> &Policy {
@@ -346,8 +341,8 @@ impl Engine {
     }
 
     fn judge(&self, name: &NodeName, entry: &NodeEntry, now: Timestamp) -> Decision {
-        let refused = self.tasks.get(name).and_then(NodeTask::refused_worker);
-        decide_node(self.context(entry, refused, now), entry)
+        let refusals = self.tasks.get(name).map(NodeTask::refusals).unwrap_or_default();
+        decide_node(self.context(entry, refusals, now), entry)
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is scarce across the cluster, and who gets it: worker slots, closings of open nodes, final attempts, deletions.
 //!
-//! A decision about one node asks here before it takes any of these. Results count from when they are known, and what
-//! was granted counts from the moment it was granted, so nodes that ask in the same turn do not all get the last one.
+//! A decision about one node asks here before it takes any of these. Slots, final attempts and deletions count from the
+//! moment they are granted, so nodes that ask in the same turn do not all get the last one. No node is closed or charged
+//! while the cluster is suspected; for that, results count from when they are known, before anything is decided.
 
 pub(crate) mod fleet;
 pub(crate) mod slots;
@@ -77,7 +78,8 @@ impl Grants {
         now: Timestamp,
     ) -> Option<NotDeleted> {
         let others = self.final_attempts.iter().filter(|other| *other != node).count();
-        self.over_budget(world.recent_deletions(now).count() + others, policy)
+        let denied = self.over_budget(world.recent_deletions(now).count() + others, policy);
+        denied.map(|_| NotDeleted::OthersFirst)
     }
 
     fn over_budget(&self, used: usize, policy: &Policy) -> Option<NotDeleted> {

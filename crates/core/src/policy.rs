@@ -69,12 +69,11 @@ impl Policy {
 impl From<&Config> for Policy {
     fn from(config: &Config) -> Self {
         let (nodes, worker) = (&config.node_management, &config.worker);
-        let text = serde_json::to_vec(worker).unwrap_or_default();
         Self {
             name: DEFAULT.into(),
             gates: gate::all(config),
             worker: worker.clone(),
-            requires: format!("{:016x}", short_hash(&text)).into(),
+            requires: fingerprint(worker),
             verified_label: nodes.verified_label.clone(),
             retry: Retry::from(&config.reconciliation),
             delete_failed_nodes: nodes.delete_failed_nodes,
@@ -86,6 +85,14 @@ impl From<&Config> for Policy {
             paused: config.reconciliation.paused,
         }
     }
+}
+
+/// What a worker runs and what that checks. How the pod is scheduled, and for how long it may wait, changes no result.
+fn fingerprint(worker: &Worker) -> Requires {
+    let Worker { image, command, init_containers, volumes, volume_mounts, .. } = worker;
+    let runs = (image, command, init_containers, volumes, volume_mounts, worker.check_plan());
+    let text = serde_json::to_vec(&runs).unwrap_or_default();
+    format!("{:016x}", short_hash(&text)).into()
 }
 
 /// All policies.
@@ -110,6 +117,12 @@ impl Policies {
     #[must_use]
     pub fn named(&self, name: &PolicyName) -> Option<&Arc<Policy>> {
         self.iter().find(|policy| policy.name == *name)
+    }
+
+    /// Whether any policy has failed nodes deleted.
+    #[must_use]
+    pub fn delete_nodes(&self) -> bool {
+        self.iter().any(|policy| policy.delete_failed_nodes)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Policy>> {

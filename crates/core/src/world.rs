@@ -177,6 +177,8 @@ pub struct World {
     entries: BTreeMap<NodeName, NodeEntry>,
     pools: Option<BTreeMap<String, PoolView>>,
     ledger: Option<LedgerView>,
+    /// The version of the ledger that was read last, if it is older than the one that is known.
+    older_ledger: Option<Version>,
     /// When each entry of the ledger was first seen by this process.
     reserved: BTreeMap<NodeRef, Timestamp>,
     latest: Latest,
@@ -292,15 +294,7 @@ impl World {
             Fact::InitPodGone(uid, host, version, feed) => self.init_pod_gone(&uid, &host, version, &feed),
             Fact::InitPods(views, version, feed) => self.init_pods(views, version, &feed, now),
             Fact::Pools(pools) => self.listed_pools(pools),
-            Fact::Ledger(ledger) => {
-                if self.ledger.as_ref().is_none_or(|known| ledger.version >= known.version) {
-                    self.reserved.retain(|node, _| ledger.entries.iter().any(|entry| entry.node == *node));
-                    for entry in &ledger.entries {
-                        self.reserved.entry(entry.node.clone()).or_insert(now);
-                    }
-                    self.ledger = Some(ledger);
-                }
-            }
+            Fact::Ledger(ledger) => self.learn_ledger(ledger, now),
             Fact::Occupancy(node, occupancy) => self.occupancy(&node, occupancy, now),
             Fact::Reread(reread) => self.reread(*reread, now),
             Fact::Unsound(node) => self.found(&node, true),
@@ -323,6 +317,22 @@ impl World {
             self.latest.0.remove(&feed);
             self.leave_init_pods(&feed);
         }
+    }
+
+    /// An older answer may come late, but only once: it is read by one request at a time. The same older version twice in a row
+    /// is a ledger that was restored from a backup.
+    fn learn_ledger(&mut self, ledger: LedgerView, now: Timestamp) {
+        let is_older = self.ledger.as_ref().is_some_and(|known| ledger.version < known.version);
+        let is_again = self.older_ledger.replace(ledger.version) == Some(ledger.version);
+        if is_older && !is_again {
+            return;
+        }
+        self.older_ledger = None;
+        self.reserved.retain(|node, _| ledger.entries.iter().any(|entry| entry.node == *node));
+        for entry in &ledger.entries {
+            self.reserved.entry(entry.node.clone()).or_insert(now);
+        }
+        self.ledger = Some(ledger);
     }
 
     /// A change of pools concerns all their nodes. Karpenter writes to its pools all the time, but seldom changes what

@@ -195,8 +195,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a replica that does not lead gives orders",
         file: "crates/core/src/engine.rs",
-        right: "        if !self.leading {\n            return false;\n        }\n        self.grants",
-        wrong: "        self.grants",
+        right: "        if !self.leading {\n            return false;\n        }\n        self.pursue",
+        wrong: "        self.pursue",
     },
     Mistake {
         name: "B1: a failure counts only once it is recorded",
@@ -238,8 +238,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "B5: a worker on a node that is not Ready holds a slot",
         file: "crates/core/src/grants/slots.rs",
-        right: "            None => Hold::Waiting,\n",
-        wrong: "            None => Hold::Slot,\n",
+        right: "            None => Hold::NotReady,\n",
+        wrong: "            None => Hold::SlotUntil(Timestamp::MAX),\n",
     },
     Mistake {
         name: "B6: only ten nodes are looked at for a comparison",

@@ -76,6 +76,15 @@ pub(super) fn is_candidate(subject: &Subject<'_>, state: &NodeState) -> bool {
     subject.cx.policy.delete_failed_nodes && subject.has_used_up_attempts(state)
 }
 
+/// The comparison that completes the trial of a node is under way: another attempt now would begin it again.
+pub(super) fn awaits_comparison(subject: &Subject<'_>, state: &NodeState) -> bool {
+    is_candidate(subject, state)
+        && subject.trouble().is_none()
+        && is_decided(subject, state)
+        && !still_pass_elsewhere(subject)
+        && subject.cx.grants.fleet.runs_reference()
+}
+
 /// Adds why a node is not deleted yet to what is said about it, and looks at it again later.
 pub(super) fn hold(subject: &Subject<'_>, decision: Decision, note: Note) -> Decision {
     decision.notes(note).wakes(subject.cx.now + subject.cx.interval)

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::subject::Subject;
 use super::{Context, Decision};
 use crate::action::{Action, Removal};
-use crate::explain::{Access, Explanation, Phase, Why, later};
+use crate::explain::{Access, Explanation, Note, Phase, Why, later};
 use crate::fault::{Blame, WorkerFailure};
 use crate::state::{NodeState, StatePhase};
 use crate::view::{Condition, ConditionStatus, WorkerView};
@@ -78,6 +78,16 @@ fn no_verdict(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> 
         return None;
     }
     Some(set(subject, condition))
+}
+
+/// A node that cannot be changed, because the API server refuses that.
+pub(super) fn refused_write(subject: &Subject<'_>, decision: &Decision, why: &str) -> Option<Action> {
+    let mut told = decision.explanation.clone();
+    told.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
+    let condition = Condition { reason: "WriteRefused".to_owned(), ..unknown(&told) };
+    let known = subject.view.condition.as_ref();
+    let is_said = |known: &Condition| (known.status, &known.reason) == (condition.status, &condition.reason);
+    (!known.is_some_and(is_said)).then(|| set(subject, condition))
 }
 
 /// Nothing will change until somebody acts.

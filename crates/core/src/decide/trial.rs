@@ -10,7 +10,7 @@ use super::gate::Evidence;
 use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, tidy};
 use crate::action::Removal;
-use crate::explain::{Note, ProbationReason, Wait, Why, later, seconds};
+use crate::explain::{NotDeleted, Note, ProbationReason, Wait, Why, later, seconds};
 use crate::fault::WorkerFailure;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::{Fault, Verdict};
@@ -109,11 +109,14 @@ impl<'a> Trial<'a> {
                     Some(decision) => return decision,
                     None => due = subject.cx.now,
                 }
+            } else if self.probation.is_none() && deletion::awaits_comparison(subject, state) {
+                let decision = Decision::new(subject.account(state));
+                return deletion::hold(subject, decision, Note::NotDeleted(NotDeleted::ReferenceAgain));
             }
         }
         let stamp = subject.next_stamp(Purpose::Verify, self.attempt());
         let is_first = self.so_far().is_none();
-        let wait = match subject.cx.refused_worker {
+        let wait = match subject.cx.refusals.worker {
             Some(why) => Wait::RefusedWorker(why.to_owned()),
             None if !subject.view.ready => Wait::Ready,
             None => Wait::Slot,
@@ -154,7 +157,7 @@ impl<'a> Trial<'a> {
     /// If this attempt fails, the node may be deleted for it.
     fn may_be_final(self) -> bool {
         let is_candidate = |state: &NodeState| deletion::is_candidate(self.subject, state);
-        self.probation.is_none() && self.so_far().is_some_and(is_candidate)
+        self.probation.is_none() && self.subject.view.ready && self.so_far().is_some_and(is_candidate)
     }
 
     fn follow(self, worker: &'a SeenWorker) -> Decision {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Engine, NodeTask};
-use crate::decide::{Mode, survey};
+use crate::decide::{Mode, Refusals, survey};
 use crate::feed::{Feed, Kind};
 use crate::ids::NodeName;
 use crate::world::{Extent, Fact};
@@ -44,14 +44,19 @@ impl Engine {
     pub(super) fn note(&mut self, name: &NodeName, now: Timestamp) {
         self.note_workers(name, now);
         let entry = self.world.entry(name);
-        let member = entry.map(|entry| survey(self.context(entry, None, now), entry, self.world.facts()));
+        let member = entry
+            .map(|entry| survey(self.context(entry, Refusals::default(), now), entry, self.world.facts()));
         self.grants.fleet.note(name, member.unwrap_or_default(), now);
     }
 
     /// Keeps track of what is known. Says whether a fact counts: nothing is decided on half a picture, so a feed that is
     /// not known begins with a list.
     fn takes_in(&mut self, fact: &Fact) -> bool {
-        let Some((feed, extent)) = fact.feed() else { return true };
+        let Some((feed, extent)) = fact.feed() else {
+            // What was read before everything started over is from before that.
+            let is_known = |kind| self.known.contains(&Feed::of(kind));
+            return !matches!(fact, Fact::Reread(_)) || is_known(Kind::Nodes) && is_known(Kind::Workers);
+        };
         let is_known = self.known.contains(&feed);
         match extent {
             Extent::One => is_known,

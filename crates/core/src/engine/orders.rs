@@ -82,7 +82,8 @@ impl Engine {
 
     /// Runs the checks on a verified node that has nothing else to do, one at a time.
     pub(super) fn start_reference(&mut self, now: Timestamp, plan: &mut Plan) {
-        if !self.grants.slots.has_room(self.settings.worker_slots) || self.grants.fleet.runs_reference() {
+        let has_room = self.grants.slots.has_room(Turn::Again, self.settings.worker_slots);
+        if !has_room || self.grants.fleet.runs_reference() {
             return;
         }
         let is_free = |name: &&NodeName| {
@@ -91,7 +92,8 @@ impl Engine {
             is_idle && self.world.entry(name).is_some_and(can_run)
         };
         let reference = self.grants.fleet.references().find(is_free).cloned();
-        let Some(entry) = reference.and_then(|name| self.world.entry(&name)) else { return };
+        let Some(name) = reference else { return };
+        let Some(entry) = self.world.entry(&name) else { return };
         if let Some((view, state)) = entry.view.as_ref().zip(entry.state.as_ref()) {
             let policy = self.policy_of(entry);
             let stamp = Stamp {
@@ -103,6 +105,7 @@ impl Engine {
                 policy: policy.name.clone(),
                 requires: policy.requires.clone(),
             };
+            self.grants.fleet.asked_for_reference(&name, now);
             self.order(Action::StartWorker { stamp }, now, plan);
         }
     }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{ASK_AGAIN, Plan, Question};
 use crate::action::Action;
-use crate::decide::Decision;
+use crate::decide::{Decision, Refusals};
 use crate::explain::{Explanation, Note};
 use crate::ids::NodeRef;
 
@@ -125,12 +125,20 @@ impl NodeTask {
         setback.not_before.filter(|at| now < *at)
     }
 
-    /// Why the API server refused the worker, if it did so last.
-    pub(super) fn refused_worker(&self) -> Option<&str> {
-        self.setbacks.iter().find_map(|setback| match (&setback.order, &setback.complaint) {
-            (Action::StartWorker { .. }, Some(Complaint::Refused(why))) => Some(why.as_str()),
-            _ => None,
-        })
+    /// What the API server refused last.
+    pub(super) fn refusals(&self) -> Refusals<'_> {
+        let mut refusals = Refusals::default();
+        for setback in &self.setbacks {
+            let Some(Complaint::Refused(why)) = &setback.complaint else { continue };
+            match setback.order {
+                Action::StartWorker { .. } => refusals.worker = Some(why),
+                Action::OpenGate { .. } | Action::CloseGate { .. } | Action::Record { .. } => {
+                    refusals.write = Some(why);
+                }
+                _ => {}
+            }
+        }
+        refusals
     }
 
     /// Keeps why the node is open or closed.

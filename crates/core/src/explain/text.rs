@@ -291,6 +291,7 @@ impl Display for NotDeleted {
             Self::TriedFirst => f.write_str("it is tried again first, since the cluster was in trouble"),
             Self::LedgerUnread => f.write_str("the ledger of deletions could not be read yet"),
             Self::Reserving => f.write_str("another deletion is being reserved"),
+            Self::OthersFirst => f.write_str("other nodes have their final attempt first"),
             Self::Budget { used, allowed } => {
                 write!(f, "{used} of {allowed} deletions in an hour are used up")
             }

@@ -191,6 +191,8 @@ pub enum NotDeleted {
     LedgerUnread,
     /// Another deletion is being reserved.
     Reserving,
+    /// As many nodes have their final attempt as may still be deleted.
+    OthersFirst,
     Budget {
         used: usize,
         allowed: usize,

@@ -31,6 +31,8 @@ pub(crate) struct Fleet {
     runs: BTreeSet<(Timestamp, NodeName, Run)>,
     /// Verified nodes that could run the checks for comparison, the one that did so longest ago first.
     references: Schedule<Timestamp, NodeName>,
+    /// When a node was last asked to run the checks for comparison, whatever came of it.
+    asked: BTreeMap<NodeName, Timestamp>,
     /// Nodes on which the checks are run for comparison now.
     running_references: usize,
     /// When a reference run was seen to fail, if nothing has passed since.
@@ -100,14 +102,25 @@ impl Fleet {
         self.running_references =
             self.running_references - usize::from(before.runs_reference) + usize::from(member.runs_reference);
         self.failing.set(name, member.failing_until);
-        let last_run = member.runs.iter().map(|run| run.started).max().unwrap_or(Timestamp::MIN);
+        let asked = self.asked.get(name).copied();
+        let last_run = member.runs.iter().map(|run| run.started).chain(asked).max().unwrap_or(Timestamp::MIN);
         self.references.set(name, member.is_reference.then_some(last_run));
         for run in before.runs {
             self.runs.remove(&(run.started, name.clone(), run));
         }
         self.runs.extend(member.runs.iter().map(|run| (run.started, name.clone(), *run)));
-        if member != Member::default() {
+        if member == Member::default() {
+            self.asked.remove(name);
+        } else {
             self.members.insert(name.clone(), member);
+        }
+    }
+
+    /// A node is asked to run the checks for comparison. If nothing comes of it, others are asked before it is again.
+    pub(crate) fn asked_for_reference(&mut self, name: &NodeName, now: Timestamp) {
+        self.asked.insert(name.clone(), now);
+        if self.references.rank(name).is_some() {
+            self.references.set(name, Some(now));
         }
     }
 

@@ -15,7 +15,7 @@ use crate::world::{NodeEntry, SeenWorker};
 
 /// A worker that has not been started this long after it could have been no longer holds a slot.
 const STARTS_WITHIN: SignedDuration = SignedDuration::from_secs(10);
-/// Workers there may be for each slot, those that wait to be started included.
+/// Workers there may be for each slot, those that wait to be started included, before a node is tried again.
 const WORKERS_PER_SLOT: usize = 10;
 
 /// Who comes first. The order of the variants is the order of the queue.
@@ -46,11 +46,14 @@ pub(crate) struct Slots {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Workers {
     in_slots: usize,
-    waiting: usize,
+    /// Not started although their nodes are Ready.
+    stuck: usize,
+    /// On nodes that are not Ready.
+    not_ready: usize,
 }
 
 impl Slots {
-    /// Takes note of the workers of a node, which run for at most so long.
+    /// Takes note of the workers of a node. One that runs for longer than `runs_within` no longer holds a slot.
     pub(crate) fn note(
         &mut self,
         name: &NodeName,
@@ -67,7 +70,8 @@ impl Slots {
                     workers.in_slots += 1;
                     until = Some(until.map_or(end, |until| until.min(end)));
                 }
-                Some(Hold::SlotUntil(_) | Hold::Waiting) => workers.waiting += 1,
+                Some(Hold::SlotUntil(_)) => workers.stuck += 1,
+                Some(Hold::NotReady) => workers.not_ready += 1,
             }
         }
         self.held_until.set(name, until);
@@ -77,8 +81,10 @@ impl Slots {
             self.workers.insert(name.clone(), workers)
         };
         let before = before.unwrap_or_default();
-        self.total.in_slots = self.total.in_slots - before.in_slots + workers.in_slots;
-        self.total.waiting = self.total.waiting - before.waiting + workers.waiting;
+        let total = &mut self.total;
+        total.in_slots = total.in_slots - before.in_slots + workers.in_slots;
+        total.stuck = total.stuck - before.stuck + workers.stuck;
+        total.not_ready = total.not_ready - before.not_ready + workers.not_ready;
     }
 
     /// A node whose worker was not started or did not end in time. It has to be noted again.
@@ -92,9 +98,16 @@ impl Slots {
         self.held_until.first().filter(|_| waits).map(|(at, _)| *at)
     }
 
-    pub(crate) fn has_room(&self, slots: usize) -> bool {
+    /// Whether a worker may be started. One for a node that was never tried waits for a slot and for nothing else, however
+    /// many workers are stuck, and those on nodes that are not Ready hold up only others of their kind.
+    pub(crate) fn has_room(&self, turn: Turn, slots: usize) -> bool {
         let in_slots = self.total.in_slots + self.asked_for;
-        in_slots < slots && in_slots + self.total.waiting < slots.saturating_mul(WORKERS_PER_SLOT)
+        let all = match turn {
+            Turn::First => return in_slots < slots,
+            Turn::Again => in_slots + self.total.stuck,
+            Turn::NotReady => in_slots + self.total.stuck + self.total.not_ready,
+        };
+        in_slots < slots && all < slots.saturating_mul(WORKERS_PER_SLOT)
     }
 
     /// Puts a node into the queue, or takes it out.
@@ -114,7 +127,7 @@ impl Slots {
 
     /// The worker that is to be started next, if there is a free slot.
     pub(crate) fn next(&mut self, slots: usize) -> Option<Stamp> {
-        let (_, name) = self.queue.first().filter(|_| self.has_room(slots))?.clone();
+        let (_, name) = self.queue.first().filter(|((turn, _), _)| self.has_room(*turn, slots))?.clone();
         self.queue.set(&name, None);
         self.stamps.remove(&name)
     }
@@ -129,7 +142,7 @@ impl Slots {
 
 enum Hold {
     SlotUntil(Timestamp),
-    Waiting,
+    NotReady,
     /// It has ended, or is being deleted: it may stay for as long as its kubelet is gone.
     Nothing,
 }
@@ -142,7 +155,10 @@ fn hold(entry: &NodeEntry, worker: &SeenWorker, runs_within: SignedDuration) -> 
         Stage::Running => Hold::SlotUntil(later(worker.since, runs_within)),
         Stage::Pending(_) => match entry.ready_since {
             Some(ready) => Hold::SlotUntil(worker.since.max(ready) + STARTS_WITHIN),
-            None => Hold::Waiting,
+            None => Hold::NotReady,
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

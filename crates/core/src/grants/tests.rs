@@ -63,7 +63,7 @@ fn no_more_final_attempts_are_under_way_than_nodes_may_still_be_deleted() {
     let denied = |grants: &Grants, name: &str, deleted: &[&str]| {
         grants.final_attempt(&name.into(), &policy(), &world(deleted), noon())
     };
-    let used_up = Some(NotDeleted::Budget { used: 1, allowed: 1 });
+    let used_up = Some(NotDeleted::OthersFirst);
     assert_eq!(denied(&grants, "a", &[]), None);
     assert_eq!(denied(&grants, "a", &["x"]), used_up);
     grants.note_final_attempt(&"a".into(), true);

@@ -34,7 +34,17 @@ fn a_gate_selects_pods_by_namespace_and_labels() {
 #[test]
 fn only_what_workers_check_changes_the_fingerprint() {
     let requires = |yaml: &str| policy(yaml).requires;
-    assert_eq!(requires(""), requires("reconciliation: {maxRetries: 2}"));
+    for same in [
+        "reconciliation: {maxRetries: 2}",
+        "worker: {resources: {requests: {cpu: 10m}}}",
+        "worker: {priorityClassName: high}",
+        "worker: {pendingTimeoutSeconds: 60}",
+        "worker: {tolerations: [{operator: Exists}]}",
+    ] {
+        assert_eq!(requires(""), requires(same), "{same}");
+    }
+    assert_ne!(requires(""), requires("worker: {image: {tag: other}}"));
+    assert_ne!(requires(""), requires("worker: {command: [other]}"));
     assert_ne!(requires(""), requires("worker: {dnsTestDomains: [example.com]}"));
 }
 

@@ -380,7 +380,7 @@ fn the_time_of_a_worker_begins_anew_with_each_stage_and_each_pod() {
 }
 
 #[test]
-fn the_ledger_is_never_replaced_by_an_older_one() {
+fn the_ledger_is_replaced_by_an_older_one_only_if_that_is_there_to_stay() {
     let ledger = |version: u64, second: i64| {
         let entry = LedgerEntry { node: node("a", 1).id, at: at(second) };
         Fact::Ledger(LedgerView { version: Version(version), entries: vec![entry] })
@@ -390,6 +390,11 @@ fn the_ledger_is_never_replaced_by_an_older_one() {
     assert_eq!(world.ledger().unwrap().entries[0].at, at(5));
     world.learn(ledger(6, 6), at(2));
     assert_eq!(world.ledger().unwrap().entries[0].at, at(6));
+    world.learn(ledger(4, 4), at(2));
+    world.learn(ledger(3, 3), at(2));
+    assert_eq!(world.ledger().unwrap().entries[0].at, at(6), "each may be a late answer");
+    world.learn(ledger(3, 3), at(2));
+    assert_eq!(world.ledger().unwrap().entries[0].at, at(3), "it was restored from a backup");
 }
 
 #[test]

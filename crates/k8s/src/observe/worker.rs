@@ -139,7 +139,9 @@ impl Status {
         match self.reason.as_str() {
             "DeadlineExceeded" => match self.waiting().filter(|why| waiting_failure(&why.reason).is_some()) {
                 Some(why) => Ending::CouldNotStart(why),
-                None => Ending::DeadlineExceeded,
+                None if self.is_running() => Ending::DeadlineExceeded,
+                // The deadline counts from when the kubelet saw the pod, ready to run it or not.
+                None => Ending::Killed("its deadline passed before it was started".to_owned()),
             },
             reason => Ending::Killed(waiting(reason, &self.message).to_string()),
         }

@@ -185,12 +185,11 @@ impl Driver {
             let before = taken_back.get(&order.action.node().name);
             self.writers.schedule.take(order, before);
         }
-        let live = self.engine.world().live_workers();
+        let timeout = self.config.kubernetes.request_timeout();
         for question in questions {
-            self.readers.ask(question, &self.config, live, &mut self.watches);
+            self.readers.ask(question, timeout, &self.engine, &mut self.watches);
         }
         self.recorder.dropped_events(self.writers.schedule.drop_old_events());
-        let timeout = self.config.kubernetes.request_timeout();
         self.writers.dispatch(&self.leadership, self.engine.policies(), timeout);
         let schedule = &self.writers.schedule;
         self.wake = wake.map(|at| self.clock.instant(at)).into_iter().chain(schedule.wake()).min();

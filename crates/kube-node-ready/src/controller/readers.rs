@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use knr_core::config::Config;
-use knr_core::engine::Question;
+use knr_core::engine::{Engine, Question};
 use knr_core::ids::NodeRef;
 use knr_core::world::Fact;
 use knr_k8s::api::{Api, Failed};
@@ -59,19 +58,12 @@ impl Readers {
     }
 
     /// Answers a question some time. One that cannot be answered is asked again by the rules.
-    pub(super) fn ask(
-        &self,
-        question: Question,
-        config: &Config,
-        live_workers: usize,
-        watches: &mut Watches,
-    ) {
-        let limit = config.kubernetes.request_timeout();
-        let with_ledger = config.node_management.delete_failed_nodes;
+    pub(super) fn ask(&self, question: Question, limit: Duration, engine: &Engine, watches: &mut Watches) {
+        let with_ledger = engine.policies().delete_nodes();
         match question {
-            Question::Everything => watches.refresh(live_workers),
+            Question::Everything => watches.refresh(engine.world().live_workers()),
             Question::StartOver => {
-                tracing::warn!("The API server's store was restored from a backup; everything is read again");
+                tracing::warn!("etcd was restored from a backup; everything is read again");
                 watches.relist();
                 if with_ledger {
                     self.read_ledger(limit);

@@ -155,3 +155,27 @@ fn the_node_that_ran_the_checks_longest_ago_comes_first() {
     ]);
     assert_eq!(fleet.references().map(NodeName::as_str).collect::<Vec<_>>(), ["n3", "n1", "n2"]);
 }
+
+#[test]
+fn a_node_that_was_asked_in_vain_is_asked_again_last() {
+    let mut fleet =
+        fleet(&[("a", verified(&[])), ("b", verified(&[(50, true, 50, 1)])), ("c", verified(&[]))]);
+    let order = |fleet: &Fleet| fleet.references().map(ToString::to_string).collect::<String>();
+    assert_eq!(order(&fleet), "acb");
+    fleet.asked_for_reference(&name("a"), at(60));
+    assert_eq!(order(&fleet), "cba");
+    fleet.note(&name("a"), verified(&[]), at(61));
+    assert_eq!(order(&fleet), "cba", "nothing came of it");
+    fleet.note(&name("a"), Member::default(), at(62));
+    fleet.note(&name("a"), verified(&[]), at(63));
+    assert_eq!(order(&fleet), "acb", "it was gone meanwhile");
+}
+
+#[test]
+fn comparisons_under_way_are_counted() {
+    let running = Member { runs_reference: true, ..verified(&[]) };
+    let mut fleet = fleet(&[("a", running.clone()), ("a", running)]);
+    assert!(fleet.runs_reference());
+    fleet.note(&name("a"), Member::default(), at(1));
+    assert!(!fleet.runs_reference());
+}

@@ -182,7 +182,8 @@ fn an_image_that_cannot_be_pulled_until_the_deadline_is_not_a_slow_worker() {
         json!({ "phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": waiting })
     };
     assert_eq!(stage(status("ImagePullBackOff")), not_started("ImagePullBackOff", "x"));
-    assert_eq!(stage(status("CrashLoopBackOff")), Stage::Ended(Ending::DeadlineExceeded));
+    let never_started = Ending::Killed("its deadline passed before it was started".to_owned());
+    assert_eq!(stage(status("ContainerCreating")), Stage::Ended(never_started));
 }
 
 #[test]
