@@ -1,23 +1,28 @@
 //! etcd is restored from a backup while the controller runs. Versions go back, nodes are again what they were, and some were
 //! never there. The same controller finds its way, and touches nothing that is in order.
 
-use anyhow::Result;
-use knr_e2e::{Cluster, Config, Controller, GATE, Hold, Node, Write};
-use lab::Component;
-use serde_json::Value;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use knr_e2e::{Cluster, Config, Controller, GATE, Hold, LONG_GRACE, Node, PATIENCE, Write};
+use lab::{Component, Tool};
+use serde_json::{Value, json};
 
 /// How many versions are undone: more than come by themselves while the test runs.
 const UNDONE: u64 = 1500;
+/// After that a watch lists again.
+const SILENCE: Duration = Duration::from_secs(100);
 const NOTICED: &str = "The API server's store was restored from a backup; everything is read again";
 
 #[test]
 fn the_controller_finds_its_way_after_a_restore() -> Result<()> {
-    let cluster = Cluster::start("restore", 2)?;
+    let cluster =
+        Cluster::start_with("restore", |lab| lab.nodes(2).flag(Tool::KubeControllerManager, LONG_GRACE))?;
     let hold = Hold::start(&cluster)?;
     let (open, changed) = (cluster.node("n1")?, cluster.node("n2")?);
     hold.release(&open)?;
     hold.release(&changed)?;
-    let controller = Controller::start(&cluster, &deleting(hold.config()), "a")?;
+    let controller = Controller::start(&cluster, &config(&hold), "a")?;
     let pid = controller.program().pid();
     open.close()?;
     open.wait_until_open()?;
@@ -25,13 +30,39 @@ fn the_controller_finds_its_way_after_a_restore() -> Result<()> {
     let in_order = touches(&open)?;
 
     versions_go_back(&cluster, &controller, &hold, &changed)?;
-    versions_overtake_the_watch_before_it_notices(&cluster, &controller, &hold, &changed)?;
+    versions_overtake_the_watch_before_it_notices(&cluster, &controller, &hold)?;
 
     assert!(open.is_verified()?);
     assert_eq!(touches(&open)?, in_order, "it has been open all the time");
     nothing_is_deleted(&cluster)?;
     assert_eq!((controller.program().pid(), controller.program().exit_status()), (pid, None));
     Ok(())
+}
+
+/// No worker runs, so nothing is read now and then. It is silence that tells.
+#[test]
+#[ignore = "takes two and a half minutes: a watch lists again after 100 seconds of silence"]
+fn an_idle_controller_finds_its_way_after_a_restore() -> Result<()> {
+    let cluster = Cluster::start("restore-idle", 1)?;
+    let controller = Controller::start(&cluster, &Config::new(), "a")?;
+    let open = cluster.node("n1")?;
+    open.close()?;
+    open.wait_until_open()?;
+    cluster.eventually("its worker to be gone", || Ok(open.workers()?.is_empty()))?;
+    let in_order = touches(&open)?;
+    cluster.back_up()?;
+    cluster.advance_to(cluster.version()? + UNDONE)?;
+    let heard_last = cluster.version()?;
+    cluster.restore()?;
+
+    let new = cluster.join("n2")?;
+    cluster.wait_at_most(SILENCE + PATIENCE, "the new node to be verified", || {
+        Ok(new.is_verified()?.then_some(()))
+    })?;
+    assert!(cluster.version()? < heard_last, "a watch may have gone on where it was");
+    assert_eq!((touches(&open)?, times_noticed(&controller)?), (in_order, 1));
+    assert_eq!(controller.program().exit_status(), None);
+    nothing_is_deleted(&cluster)
 }
 
 /// A node was closed when the backup was made, and is open since. Another has joined since, and its worker runs.
@@ -61,31 +92,37 @@ fn versions_go_back(cluster: &Cluster, controller: &Controller, hold: &Hold, cha
     Ok(())
 }
 
-/// The controller sleeps until the cluster has come further than it was before. So nothing tells it at first, and what is as it
-/// was before stays unknown until everything is listed.
+/// The controller sleeps until the cluster has come further than it was before. So no watch tells that anything has happened, and
+/// that a node is closed again which nobody has written since is only seen when everything is listed.
 fn versions_overtake_the_watch_before_it_notices(
     cluster: &Cluster,
     controller: &Controller,
     hold: &Hold,
-    changed: &Node,
 ) -> Result<()> {
-    back_up_while_closed(cluster, controller, changed)?;
-    cluster.eventually("its worker to be gone", || Ok(changed.workers()?.is_empty()))?;
+    controller.freeze()?;
+    let quiet = cluster.idle_nodes("quiet", 1)?.pop().context("there is no node")?;
+    cluster.back_up()?;
+    controller.thaw()?;
+    quiet.wait_for_worker("Pending")?;
+    quiet.patch(&json!({ "spec": { "taints": null } }))?;
+    cluster.eventually("the controller to see it open", || {
+        Ok(quiet.workers()?.iter().all(|worker| worker["metadata"]["deletionTimestamp"].is_string()))
+    })?;
     controller.freeze()?;
     let heard_last = cluster.version()?;
     cluster.restore()?;
-    assert!(!changed.is_open()? && cluster.version()? < heard_last, "{}", cluster.story());
+    assert!(!quiet.is_open()?, "{}", cluster.story());
     cluster.advance_to(heard_last + 1)?;
     controller.thaw()?;
 
     let new = cluster.join("n5")?;
     hold.release(&new)?;
     cluster.eventually("the new node to be verified", || new.is_verified())?;
-
-    // Watches have to begin with a list, the kubelets' as well.
+    assert!(quiet.workers()?.is_empty(), "somebody has told of it: {}", cluster.story());
+    // Watches have to begin with a list.
     cluster.compact()?;
     cluster.restart(Component::ApiServer)?;
-    cluster.eventually("the node of the backup to be verified", || changed.is_verified())
+    quiet.wait_for_worker("Pending").map(drop)
 }
 
 /// Makes a backup of a cluster in which this node is closed. Afterwards it is opened.
@@ -97,9 +134,13 @@ fn back_up_while_closed(cluster: &Cluster, controller: &Controller, node: &Node)
     node.wait_until_open()
 }
 
-/// With every right that a configuration can give, so that it could do harm.
-fn deleting(config: Config) -> Config {
-    config.set("nodeManagement.deleteFailedNodes", true).set("limits.deletion.maxPercent", 100)
+/// It may delete nodes, and leads also after it was frozen for a while: a new leader would write to all nodes.
+fn config(hold: &Hold) -> Config {
+    hold.config()
+        .set("nodeManagement.deleteFailedNodes", true)
+        .set("limits.deletion.maxPercent", 100)
+        .set("leaderElection.leaseDurationSeconds", 60)
+        .set("leaderElection.renewDeadlineSeconds", 50)
 }
 
 /// What was done to a node, apart from reports about it.
