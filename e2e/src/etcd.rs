@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use fs_err as fs;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::cluster::Cluster;
@@ -13,12 +13,40 @@ use crate::cluster::Cluster;
 const ADDRESS_FLAG: &str = "--advertise-client-urls=";
 
 impl Cluster {
-    /// Forgets all that has been: nobody can be told any more what changed up to now.
-    pub fn compact(&self) -> Result<()> {
+    /// How far the cluster has come: the latest version of anything in it.
+    pub fn version(&self) -> Result<u64> {
         let nodes = self.api().get("/api/v1/nodes?limit=1")?;
         let version = &nodes["metadata"]["resourceVersion"];
+        version
+            .as_str()
+            .and_then(|text| text.parse().ok())
+            .with_context(|| format!("{version} is no version"))
+    }
+
+    /// Changes something until the cluster has come at least that far.
+    pub fn advance_to(&self, version: u64) -> Result<()> {
+        let (name, maps) = ("clock", "/api/v1/namespaces/default/configmaps");
+        let clock = format!("{maps}/{name}");
+        if self.api().find(&clock)?.is_none() {
+            self.api().create(maps, &json!({ "metadata": { "name": name } }))?;
+        }
+        for tick in self.version()?..version {
+            self.api().patch(&clock, &json!({ "data": { "tick": tick.to_string() } }))?;
+        }
+        Ok(())
+    }
+
+    /// What somebody hears in a second who wants to be told what happens to nodes after this version. Null: nothing.
+    pub fn hear_from(&self, version: u64) -> Result<Value> {
+        let watch = format!("/api/v1/nodes?watch=1&timeoutSeconds=1&resourceVersion={version}");
+        let heard = self.api().get(&watch)?;
+        Ok(if heard == "" { Value::Null } else { heard })
+    }
+
+    /// Forgets all that has been: nobody can be told any more what changed up to now.
+    pub fn compact(&self) -> Result<()> {
         let etcd = Api::open(&self.write_etcd_config()?)?;
-        etcd.create("/v3/kv/compaction", &json!({ "revision": version, "physical": true }))?;
+        etcd.create("/v3/kv/compaction", &json!({ "revision": self.version()?, "physical": true }))?;
         Ok(())
     }
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use knr_e2e::{Answer, Cluster, Config, Controller, GATE, Outage};
 use lab::Component;
-use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(500);
@@ -42,12 +41,12 @@ fn nodes_that_join_in_a_minute_of_silence_are_verified(
     let end = Instant::now() + MINUTE;
     controller.cut_off(Outage::Silent);
     let (nodes, looks) = while_looking_at(controller, || {
-        let heard_last = version(cluster)?;
+        let heard_last = cluster.version()?;
         let before = cluster.join("n3")?;
         cluster.compact()?;
         // What it still had in memory goes too.
         cluster.restart(Component::ApiServer)?;
-        assert_eq!(code_of_a_watch_from(cluster, &heard_last)?, 410);
+        assert_eq!(cluster.hear_from(heard_last)?["object"]["code"], 410);
         let after = cluster.join("n4")?;
         thread::sleep(end.saturating_duration_since(Instant::now()));
         Ok([before, after])
@@ -62,18 +61,6 @@ fn nodes_that_join_in_a_minute_of_silence_are_verified(
         node.wait_until_open()?;
     }
     Ok(())
-}
-
-/// How far the cluster has come.
-fn version(cluster: &Cluster) -> Result<String> {
-    let nodes = cluster.api().get("/api/v1/nodes?limit=1")?;
-    Ok(nodes["metadata"]["resourceVersion"].as_str().context("it has no version")?.to_owned())
-}
-
-/// What becomes of somebody who wants to be told what happened since then.
-fn code_of_a_watch_from(cluster: &Cluster, version: &str) -> Result<Value> {
-    let watch = format!("/api/v1/nodes?watch=1&timeoutSeconds=1&resourceVersion={version}");
-    Ok(cluster.api().get(&watch)?["object"]["code"].take())
 }
 
 /// What it says about its health while something else goes on.

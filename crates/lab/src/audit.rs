@@ -23,6 +23,8 @@ pub struct AuditEvent {
     pub namespace: String,
     /// Its name, empty for lists and for names the server made up.
     pub name: String,
+    /// What was asked for, as in the request: path and query.
+    pub uri: String,
     /// The HTTP status of the answer.
     pub code: u16,
     /// When the request came, as the server wrote it.
@@ -46,6 +48,8 @@ struct Line {
     impersonated_user: Option<User>,
     #[serde(default)]
     user_agent: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
     #[serde(default)]
     object_ref: ObjectRef,
     response_status: Option<Status>,
@@ -99,7 +103,7 @@ impl From<Line> for AuditEvent {
         let code = line.response_status.map_or(0, |status| status.code);
         let user = line.impersonated_user.unwrap_or(line.user).username;
         let (agent, verb, at) = (line.user_agent, line.verb, line.request_received_timestamp);
-        Self { user, agent, verb, resource, namespace, name, code, at }
+        Self { user, agent, verb, resource, namespace, name, uri: line.request_uri, code, at }
     }
 }
 
@@ -112,7 +116,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("lab-audit-{}.log", std::process::id()));
         let line = |stage: &str| {
             format!(
-                r#"{{"stage":"{stage}","verb":"patch","user":{{"username":"u"}},"userAgent":"me/1","responseStatus":{{"code":200}},"objectRef":{{"resource":"nodes","subresource":"status","name":"n1"}},"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z"}}"#
+                r#"{{"stage":"{stage}","verb":"patch","requestURI":"/api/v1/nodes/n1/status?timeout=5s","user":{{"username":"u"}},"userAgent":"me/1","responseStatus":{{"code":200}},"objectRef":{{"resource":"nodes","subresource":"status","name":"n1"}},"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z"}}"#
             )
         };
         let unknown = line("ResponseComplete").replace(r#""username":"u""#, "");
@@ -128,7 +132,10 @@ mod tests {
         let users: Vec<&str> = events.iter().map(|event| event.user.as_str()).collect();
         assert_eq!(users, ["u", ""], "who was not let in is nobody");
         assert_eq!((events[0].resource.as_str(), events[0].name.as_str()), ("nodes/status", "n1"));
-        assert_eq!(events[0].agent, "me/1");
+        assert_eq!(
+            (events[0].agent.as_str(), events[0].uri.as_str()),
+            ("me/1", "/api/v1/nodes/n1/status?timeout=5s")
+        );
         assert!(events[0].is_write());
     }
 }

@@ -1,5 +1,6 @@
 //! A lab: one cluster on this machine, from `up` to `down`.
 
+mod backup;
 mod builder;
 mod program;
 mod temporary;

@@ -128,6 +128,20 @@ fn status_tells_when_something_is_not_running() {
     });
 }
 
+#[test]
+fn a_restore_undoes_what_was_done_since_the_backup() {
+    let lab = lab_with_nodes("restored", 0);
+    assert!(lab.restore().unwrap_err().to_string().ends_with("has no backup"));
+    let make = |name: &str| lab.kubectl(["create", "configmap", name]).unwrap();
+    make("before");
+    lab.back_up().unwrap();
+    make("after");
+    lab.restore().unwrap();
+    let maps = lab.kubectl(["get", "configmaps", "-o", "name"]).unwrap();
+    assert!(maps.contains("/before\n") && !maps.contains("/after\n"), "{maps}");
+    assert!(lab.is_well());
+}
+
 /// A user without rights, with a home and tools of its own.
 struct Stranger {
     folder: PathBuf,
