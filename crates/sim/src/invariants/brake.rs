@@ -58,13 +58,17 @@ impl Closings {
     }
 }
 
-/// It was closed and has passed since, or its closing has not been carried out yet and it is not known to fail.
-fn is_known_to_be_well(decided: &Decided<'_>, uid: &Uid) -> bool {
+/// It was closed and has passed since, or a person has opened it since, or its closing has not been carried out yet and it
+/// is not known to fail.
+fn counts_no_longer(decided: &Decided<'_>, uid: &Uid) -> bool {
     let taints = &decided.config.node_management.taints;
     decided.engine.world().entries().any(|(_, entry)| {
         let is_open = |view: &NodeView| view.id.uid == *uid && !is_closed(view, taints);
-        let is_verified = |state: &NodeState| state.phase == StatePhase::Verified && state.cause.is_none();
-        entry.view.as_ref().is_some_and(is_open) && entry.state.as_ref().is_some_and(is_verified)
+        let is_well = |state: &NodeState| match state.phase {
+            StatePhase::Verified => state.cause.is_none(),
+            StatePhase::Failed | StatePhase::Unverified => !state.stays_open,
+        };
+        entry.view.as_ref().is_some_and(is_open) && entry.state.as_ref().is_some_and(is_well)
     })
 }
 
@@ -87,7 +91,7 @@ impl Monitor {
         let managed = self.managed.most_since(now - LEARNED_WITHIN);
         let limits = &decided.config.limits.deletion;
         let mut failing = self.closings.under_way(decided, now);
-        failing.retain(|uid| !is_known_to_be_well(decided, uid));
+        failing.retain(|uid| !counts_no_longer(decided, uid));
         failing.insert(node.uid.clone());
         failing.extend(
             self.failing(decided, |monitor, entry| monitor.has_recorded_failure(decided, entry, now)),
