@@ -14,7 +14,7 @@ const UNDONE: u64 = 1500;
 const SILENCE: Duration = Duration::from_secs(100);
 /// The controller manager writes it to every new node.
 const OF_CONTROL_PLANE: &str = "node.alpha.kubernetes.io/ttl";
-const NOTICED: &str = "The API server's store was restored from a backup; everything is read again";
+const NOTICED: &str = "etcd was restored from a backup; everything is read again";
 
 #[test]
 fn the_controller_finds_its_way_after_a_restore() -> Result<()> {
