@@ -171,7 +171,7 @@ impl Engine {
     pub fn stand_by(&mut self) {
         self.leading = false;
         for task in self.tasks.values_mut() {
-            task.lose_track();
+            task.mark_unclear();
             task.is_reported = false;
         }
         self.grants.clear();

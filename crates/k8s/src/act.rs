@@ -67,7 +67,7 @@ impl Actor {
     ) -> Outcome {
         let done = match action {
             Action::StartWorker { stamp } => {
-                // Whoever decided this did so under a policy that is gone.
+                // The policy this was decided under no longer exists.
                 let Some(policy) = policies.named(&stamp.policy) else { return Outcome::Conflict };
                 let pod = objects::worker(stamp, policy);
                 self.api

@@ -1,4 +1,4 @@
-//! What must happen at least so often in the 4,000 seeds that the tests run. A simulation in which something no longer happens
+//! How often each thing must happen at least in the 4,000 seeds that the tests run. A simulation in which something no longer happens
 //! shows nothing about it, and would go on passing.
 
 use crate::stats::Stats;
@@ -59,6 +59,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("reload: taints", 200),
     ("reload: verifiedLabel", 200),
     ("reload: worker timeouts", 200),
+    ("restore", 150),
     ("run for comparison", 700),
     ("run without a verdict recorded", 9_000),
     ("several verification taints", 300),

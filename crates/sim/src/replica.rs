@@ -63,7 +63,7 @@ pub(crate) struct Stream {
 }
 
 impl Replica {
-    /// A process that is not running. When it does, it has so many places for writes that matter, and so many for the rest.
+    /// A process that is not running. `main` places are for writes that matter, `spare` ones for the rest.
     #[must_use]
     pub(crate) fn new(config: Arc<Config>, (main, spare): (usize, usize)) -> Self {
         Self {

@@ -88,7 +88,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Nothing waits yet. There are so many places for what matters, and so many for the rest.
+    /// Nothing waits yet. `main` places are for what matters, `spare` ones for the rest.
     #[must_use]
     pub(crate) fn new(main: usize, spare: usize) -> Self {
         Self {

@@ -24,7 +24,7 @@ impl Engine {
         if let Fact::Reread(reread) = &fact
             && let Some(task) = self.tasks.get_mut(&reread.node.name)
         {
-            task.see_clear();
+            task.mark_read();
         }
         self.world.learn(fact, now);
         for name in self.world.take_touched() {
@@ -73,7 +73,7 @@ impl Engine {
                 self.known.clear();
                 self.starts_over = true;
                 self.grants.fleet.start_over(self.now);
-                self.tasks.values_mut().for_each(NodeTask::lose_track);
+                self.tasks.values_mut().for_each(NodeTask::mark_unclear);
                 self.grants.clear();
                 true
             }

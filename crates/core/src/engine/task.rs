@@ -63,7 +63,7 @@ impl NodeTask {
     }
 
     /// Forgets what was ordered, but not that it was.
-    pub(super) fn lose_track(&mut self) {
+    pub(super) fn mark_unclear(&mut self) {
         if self.underway.is_some() {
             self.underway = Some(Underway::Unclear { asked: None });
         }
@@ -155,7 +155,7 @@ impl NodeTask {
     }
 
     /// The node has been read again.
-    pub(super) fn see_clear(&mut self) {
+    pub(super) fn mark_read(&mut self) {
         if matches!(self.underway, Some(Underway::Unclear { .. })) {
             self.underway = None;
         }

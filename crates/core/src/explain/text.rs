@@ -38,7 +38,7 @@ impl Display for Reasons<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Explanation { phase, probation, why, gates, notes, .. } = self.0;
         let mut closed = gates.iter().filter(|closed| closed.wait != GateWait::Checks).peekable();
-        // A node whose verification is nobody's business is closed by its other gates alone.
+        // A node that is not verified here is closed by its other gates alone.
         if *phase == Phase::OutOfScope
             && let Some(first) = closed.next_if(|_| true)
         {

@@ -240,7 +240,7 @@ impl World {
             && pod.view.version <= version
             && feed.shows(&pod.view)
         {
-            // This feed would show it as it is known, so that is not how it is.
+            // If it still were as it is known, this feed would show it: so it has changed.
             pod.expire(version);
         } else {
             return;

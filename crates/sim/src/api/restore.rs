@@ -10,7 +10,7 @@ use crate::observe;
 
 impl Api {
     /// Versions begin again, with all objects as they are: as if the backup had been made just before. What a backup loses
-    /// besides, others may take away, too; that versions go back, nobody else can do.
+    /// besides, others may take away, too; only a restore makes versions go back.
     pub(crate) fn restore(&mut self) {
         let mut objects: Vec<Object> = self.objects().collect();
         objects.sort_by_key(Object::version);
