@@ -137,8 +137,12 @@ impl Decision {
     }
 
     fn wakes(mut self, at: Timestamp) -> Self {
-        self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
+        self.wake_by(at);
         self
+    }
+
+    fn wake_by(&mut self, at: Timestamp) {
+        self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
     }
 }
 

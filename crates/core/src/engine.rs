@@ -33,7 +33,7 @@ use crate::world::{NodeEntry, World};
 pub use plan::{Order, Outcome, Plan, Question};
 use task::{NodeTask, Underway};
 
-/// An order may wait this long for its turn. Whoever carries orders out takes back older ones, see [`Engine::withdraw`].
+/// An order may wait this long for its turn. The caller takes back older ones, see [`Engine::withdraw`].
 pub const LONGEST_QUEUE: SignedDuration = SignedDuration::from_secs(30);
 /// An order whose answer has not come this long after it must have is looked into.
 const ANSWER_OVERDUE: SignedDuration = SignedDuration::from_secs(5);

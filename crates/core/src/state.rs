@@ -158,7 +158,7 @@ impl NodeState {
         self.phase == StatePhase::Failed && self.attempt > 0 && self.blame.is_none()
     }
 
-    /// The checks failed when they were last run, whoever is at fault.
+    /// The checks failed when they were last run, by the fault of the node or of the cluster.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         let is_failed = self.phase == StatePhase::Failed && self.attempt > 0;

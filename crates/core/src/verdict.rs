@@ -40,7 +40,7 @@ impl Fault {
         Self { blame: Blame::Node, cause: cause.to_owned(), reason: reason.into() }
     }
 
-    /// A fault of whoever the table blames for it.
+    /// A fault, with the blame that the table gives it.
     #[must_use]
     pub fn of(failure: WorkerFailure, reason: impl Into<String>) -> Self {
         Self { blame: failure.blame(), cause: failure.word().to_owned(), reason: reason.into() }

@@ -123,7 +123,7 @@ fn it_does_not_matter_by_which_way_facts_come() {
     }
 }
 
-/// Changes something in the cluster. Says what the watches tell of it, and what one told of the same object before.
+/// Changes something in the cluster. Returns what the watches show of it, and what one showed of the same object before.
 fn happen(random: &mut Random, config: &Config, cluster: &mut Cluster) -> (Vec<Fact>, Option<Fact>) {
     let name = format!("n{}", random.below(7));
     let before = cluster.node(&name);

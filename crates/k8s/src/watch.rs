@@ -3,7 +3,7 @@
 //! ```text
 //!   list (streamed, if the server can) --> changes --> changes --> ...
 //!     ^                                       |
-//!     |-- the server forgot where we were ----|   (410: everything is told again)
+//!     |-- the server forgot where we were ----|   (410: everything is listed again)
 //!     |-- somebody asks for everything -------|
 //!     |-- silence ----------------------------|
 //!                       a broken connection --+--> go on from the last version

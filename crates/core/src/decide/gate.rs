@@ -57,7 +57,7 @@ pub(super) fn consider<'a>(subject: &Subject<'a>, gate: &'a Gate, decision: &mut
     let (wait, opens) = match evaluate(subject, gate) {
         Evaluation::Unmet(wait) => (wait, None),
         Evaluation::NotBefore(at, wait) => {
-            decision.wake = Some(decision.wake.map_or(at, |wake| wake.min(at)));
+            decision.wake_by(at);
             (wait, None)
         }
         Evaluation::Met(evidence) => match obstacle(subject, gate) {

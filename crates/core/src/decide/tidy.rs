@@ -68,13 +68,12 @@ fn no_verdict(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> 
         return (known != Some(&condition)).then(|| set(subject, condition));
     }
     let condition = unknown(&decision.explanation);
-    let is_said = |known: &Condition| (known.status, &known.reason) == (condition.status, &condition.reason);
-    if !subject.is_tainted() || known.is_some_and(is_said) {
+    if !subject.is_tainted() || is_shown(subject, &condition) {
         return None;
     }
     let at = worth_saying_at(subject);
     if known.is_none() && subject.cx.now < at && !is_installation(&condition.reason) {
-        decision.wake = Some(decision.wake.map_or(at, |wake| wake.min(at)));
+        decision.wake_by(at);
         return None;
     }
     Some(set(subject, condition))
@@ -85,9 +84,13 @@ pub(super) fn refused_write(subject: &Subject<'_>, decision: &Decision, why: &st
     let mut told = decision.explanation.clone();
     told.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
     let condition = Condition { reason: "WriteRefused".to_owned(), ..unknown(&told) };
-    let known = subject.view.condition.as_ref();
-    let is_said = |known: &Condition| (known.status, &known.reason) == (condition.status, &condition.reason);
-    (!known.is_some_and(is_said)).then(|| set(subject, condition))
+    (!is_shown(subject, &condition)).then(|| set(subject, condition))
+}
+
+/// The node shows this reason already. The message may have changed since, which is not worth a write.
+fn is_shown(subject: &Subject<'_>, condition: &Condition) -> bool {
+    let is_same = |known: &Condition| (known.status, &known.reason) == (condition.status, &condition.reason);
+    subject.view.condition.as_ref().is_some_and(is_same)
 }
 
 /// Nothing will change until somebody acts.

@@ -68,7 +68,7 @@ fn on_probation(why: ProbationReason) -> Standing {
     Standing::OnProbation(Probation { why, if_it_fails: IfItFails::Close })
 }
 
-/// Whoever removes a taint has a reason, and a node that never had one may be in use.
+/// A taint is removed for a reason, and a node that never had one may be in use.
 fn never_closed(why: ProbationReason) -> Standing {
     Standing::OnProbation(Probation { why, if_it_fails: IfItFails::StayOpen })
 }

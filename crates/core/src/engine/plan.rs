@@ -7,7 +7,7 @@ use crate::explain::Explanation;
 use crate::ids::{NodeName, NodeRef};
 use crate::world::Fact;
 
-/// One write, and the number by which its answer is told apart.
+/// One write, and the number that identifies its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// The number.

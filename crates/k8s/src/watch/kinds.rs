@@ -36,7 +36,7 @@ pub(super) fn target<'a>(feed: &'a Feed, query: &'a str) -> Target<'a> {
 #[derive(Debug)]
 pub(super) struct Memory {
     feed: Feed,
-    /// Pools are told all at once.
+    /// Pools are reported all at once.
     pools: BTreeMap<String, PoolView>,
 }
 
@@ -59,7 +59,7 @@ pub(super) trait Observed: DeserializeOwned + Clone + Send + 'static {
     type View: Send;
     const LIST: Call;
     const WATCH: Call;
-    /// What is told where the API server does not know the kind, if that is no trouble.
+    /// The fact to report where the API server does not know the kind, if that is no trouble.
     const ABSENT: Option<fn() -> Fact> = None;
     fn meta(&self) -> &Meta;
     /// What we see of it, if it concerns us.

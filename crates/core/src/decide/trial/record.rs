@@ -93,13 +93,13 @@ impl<'a> Trial<'a> {
         Decision::new(told).acts(action)
     }
 
-    /// A node that has failed for long fails again and again: people are told once for each cause.
+    /// A node that has failed for long keeps failing, and gets one event for each cause.
     fn is_worth_an_event(self, state: &NodeState) -> bool {
         let before = self.so_far().and_then(|state| state.cause.as_ref());
         state.attempt <= self.subject.cx.policy.retry.max_attempts || before != state.cause.as_ref()
     }
 
-    /// There was no verdict at all: evicted, deleted, lost. Too many of these are told, and held against nobody.
+    /// There was no verdict at all: evicted, deleted, lost. Too many of these are reported, and count against no node.
     pub(super) fn record_no_verdict(self, why: &str) -> Decision {
         self.record_without_cost(None, "NoVerdict", why, None)
     }

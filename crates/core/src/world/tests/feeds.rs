@@ -53,7 +53,7 @@ fn each_feed_is_as_far_as_it_has_come_itself() {
     let [a, b] = feeds();
     let mut world = knowing(vec![shown("q", 9, &["b"], &b)]);
     world.learn(shown("p", 5, &["a"], &a), at(2));
-    assert_eq!(is_ready(&world, "p"), Some(true), "feed a has not told of it before");
+    assert_eq!(is_ready(&world, "p"), Some(true), "feed a has not shown it before");
     world.learn(gone_from("p", 6, &a), at(2));
     world.learn(shown("p", 5, &["a"], &a), at(2));
     assert_eq!(is_ready(&world, "p"), None, "feed a has told that it is gone");
