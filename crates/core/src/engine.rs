@@ -26,7 +26,7 @@ use crate::decide::{Context, Decision, Mode, Refusals, Want, decide_node};
 use crate::explain::{Explanation, Note};
 use crate::feed::Feed;
 use crate::grants::Grants;
-use crate::ids::NodeName;
+use crate::ids::{NodeName, NodeRef};
 use crate::policy::{Policies, Policy};
 use crate::schedule::Schedule;
 use crate::world::{NodeEntry, World};
@@ -189,7 +189,7 @@ impl Engine {
             match &outcome {
                 Outcome::Done(_) => task.carried_out(&order.action, now),
                 Outcome::Conflict => task.contradicted(&order.action, now),
-                Outcome::Unknown => task.underway = Some(Underway::Unclear { asked: None }),
+                Outcome::Unknown => task.lost(&order.action, now),
                 Outcome::Refused(why) => task.refused(&order.action, why.clone(), now),
                 Outcome::Unavailable => task.set_back(&order.action, now),
             }
@@ -280,6 +280,7 @@ impl Engine {
     fn consider(&mut self, name: &NodeName, now: Timestamp, plan: &mut Plan) -> bool {
         self.grants.slots.enqueue(name, None);
         self.timers.set(name, None);
+        plan.confirmed.extend(self.confirmed_deletion(name, now));
         let Some(entry) = self.world.entry(name) else {
             self.forget(name, plan);
             return false;
@@ -318,6 +319,12 @@ impl Engine {
             return false;
         }
         self.pursue(name, decision.wants, now, plan)
+    }
+
+    fn confirmed_deletion(&mut self, name: &NodeName, now: Timestamp) -> Option<Action> {
+        let view = self.world.entry(name).and_then(|entry| entry.view.as_ref());
+        let is_going = |deleted: &NodeRef| view.is_none_or(|view| view.id != *deleted || view.leaving);
+        self.tasks.get_mut(name)?.confirmed_deletion(is_going, now)
     }
 
     /// A node of which nothing is known any more.

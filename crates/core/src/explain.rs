@@ -76,10 +76,15 @@ impl Explanation {
         self
     }
 
-    /// The reason as one word, for the condition.
+    /// The reason as one word, for the condition. Where the checks are not what keeps the node closed, it is that of the
+    /// first gate that does.
     #[must_use]
     pub fn word(&self) -> Cow<'static, str> {
-        self.why.word()
+        let waits_for_checks = self.gates.iter().any(|closed| closed.wait == GateWait::Checks);
+        match self.gates.first() {
+            Some(closed) if !waits_for_checks && self.probation.is_none() => Cow::Borrowed(closed.wait.word()),
+            _ => self.why.word(),
+        }
     }
 }
 

@@ -157,19 +157,26 @@ fn done(answered: &Answered<'_>) {
         Action::CloseGate { gate, because, .. } => {
             tracing::info!(%node, gate, reason = %because, "Node closed");
         }
-        Action::DeleteNode { claim: Some(claim), event, .. } => tracing::info!(
-            %node, nodeClaim = claim.name, reason = event.message,
-            "Successfully deleted NodeClaim, node should be terminated by Karpenter"
-        ),
-        Action::DeleteNode { claim: None, event, .. } => {
-            tracing::info!(%node, reason = event.message, "Successfully deleted node");
-        }
+        Action::DeleteNode { .. } => deleted(action),
         Action::StartWorker { .. }
         | Action::RemoveWorker { .. }
         | Action::Record { .. }
         | Action::SetCondition { .. }
         | Action::SendEvent { .. }
         | Action::ReserveDeletion { .. } => {}
+    }
+}
+
+/// A deletion was carried out, whether its answer arrived or not.
+pub(crate) fn deleted(action: &Action) {
+    let Action::DeleteNode { node, claim, event, .. } = action else { return };
+    let (node, reason) = (&node.name, &event.message);
+    match claim {
+        Some(claim) => tracing::info!(
+            %node, nodeClaim = claim.name, reason,
+            "Successfully deleted NodeClaim, node should be terminated by Karpenter"
+        ),
+        None => tracing::info!(%node, reason, "Successfully deleted node"),
     }
 }
 

@@ -77,8 +77,8 @@ fn report_times(fleet: &Fleet, began: Instant, report: &mut Report) -> Result<()
 fn report_events(subject: &Subject, report: &mut Report) -> Result<()> {
     let metrics = subject.metrics()?;
     let written = metrics
-        .value("kube_node_ready_writes_total", &[("action", "tell"), ("outcome", "done")])
-        .context("it does not tell how many events it wrote")?;
+        .value("kube_node_ready_writes_total", &[("action", "event"), ("outcome", "done")])
+        .context("no count of the events that were written")?;
     // Earlier versions dropped events and did not count them.
     let dropped = metrics.value("kube_node_ready_events_dropped_total", &[]);
     report.tell("events written", written.to_string());

@@ -16,12 +16,20 @@ const SOON: SignedDuration = SignedDuration::from_secs(10);
 /// The same for a node that is not ready, from when it was first seen.
 const NOT_READY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Shows the verdict, or why there is none.
+/// Shows the verdict, or why there is none. It says `True` only of a node that is open.
 pub(super) fn condition(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
-    match subject.state.filter(|_| has_verdict(subject)) {
+    let judged = subject.state.filter(|_| has_verdict(subject));
+    match judged {
+        Some(state) if state.phase == StatePhase::Failed => verdict(subject, state),
+        _ if is_closed_by_another_gate(subject, decision) => waiting(subject, decision),
         Some(state) => verdict(subject, state),
         None => no_verdict(subject, decision),
     }
+}
+
+/// The gate with the checks is open, and another one keeps the node closed.
+fn is_closed_by_another_gate(subject: &Subject<'_>, decision: &Decision) -> bool {
+    !subject.is_tainted() && decision.explanation.access == Access::Closed
 }
 
 pub(super) fn remove(worker: &WorkerView, why: Removal) -> Action {
@@ -55,28 +63,38 @@ pub(super) fn verdict(subject: &Subject<'_>, state: &NodeState) -> Option<Action
     (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition))
 }
 
-/// A node that is closed, or open on probation, and has no verdict for how it is now. It says why: what came of the last
-/// run, or else what it waits for, unless it opens so soon that nobody would read it.
+/// A node that is closed, or open on probation, and has no verdict for how it is now. It says what came of the last run, or
+/// else what it waits for.
 fn no_verdict(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
     if decision.explanation.phase == Phase::OutOfScope {
-        return None;
+        return left_alone(subject, decision);
     }
-    let known = subject.view.condition.as_ref();
     if let Some(state) = subject.state.filter(|state| state.says_why()) {
-        let told = subject.account(state);
-        let condition = unknown(&told);
-        return (known != Some(&condition)).then(|| set(subject, condition));
+        let condition = unknown(&subject.account(state));
+        return (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition));
     }
+    if subject.is_tainted() { waiting(subject, decision) } else { None }
+}
+
+/// What a closed node waits for, unless it opens so soon that nobody would read it.
+fn waiting(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
     let condition = unknown(&decision.explanation);
-    if !subject.is_tainted() || is_shown(subject, &condition) {
+    if is_shown(subject, &condition) {
         return None;
     }
     let at = worth_saying_at(subject);
-    if known.is_none() && subject.cx.now < at && !is_installation(&condition.reason) {
+    if subject.view.condition.is_none() && subject.cx.now < at && !is_installation(&condition.reason) {
         decision.wake_by(at);
         return None;
     }
     Some(set(subject, condition))
+}
+
+/// A node that was closed, is open now, and carries no verdict: what it waited for is no longer true.
+fn left_alone(subject: &Subject<'_>, decision: &Decision) -> Option<Action> {
+    let condition = unknown(&decision.explanation);
+    let is_outdated = |known: &Condition| known.status == ConditionStatus::Unknown && !is_shown(subject, &condition);
+    subject.view.condition.as_ref().is_some_and(is_outdated).then(|| set(subject, condition))
 }
 
 /// A node that cannot be changed, because the API server refuses that.

@@ -41,6 +41,8 @@ pub struct Plan {
     pub withheld: Vec<Action>,
     /// What to read.
     pub questions: Vec<Question>,
+    /// Deletions that were carried out although their answers were lost: to be reported now.
+    pub confirmed: Vec<Action>,
     /// Nodes whose status changed; none for a node that is gone.
     pub changes: Vec<(NodeName, Option<Explanation>)>,
     /// When to decide again, even if nothing is heard until then.

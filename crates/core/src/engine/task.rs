@@ -12,6 +12,9 @@ use crate::ids::NodeRef;
 
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// A node that goes within this long of a deletion whose answer was lost goes because of it. Karpenter begins to delete a
+/// node seconds after its claim.
+const DELETION_SHOWS: SignedDuration = SignedDuration::from_mins(2);
 
 /// What is under way for one node.
 #[derive(Debug, Default)]
@@ -24,6 +27,14 @@ pub(super) struct NodeTask {
     done: Option<u64>,
     /// Kinds of orders that came to nothing, each with a pause of its own: one that is refused holds up no other.
     setbacks: Vec<Setback>,
+    lost_deletion: Option<Box<LostDeletion>>,
+}
+
+/// A deletion whose answer was lost.
+#[derive(Debug)]
+struct LostDeletion {
+    action: Action,
+    until: Timestamp,
 }
 
 /// Orders of one kind that came to nothing in a row.
@@ -62,8 +73,9 @@ impl NodeTask {
         }
     }
 
-    /// Forgets what was ordered, but not that it was.
+    /// Forgets what was ordered, but not that it was. Whoever leads next reports what comes of it.
     pub(super) fn mark_unclear(&mut self) {
+        self.lost_deletion = None;
         if self.underway.is_some() {
             self.underway = Some(Underway::Unclear { asked: None });
         }
@@ -72,6 +84,9 @@ impl NodeTask {
     /// An order was carried out. If it is the same as the one before, that had no visible effect.
     pub(super) fn carried_out(&mut self, action: &Action, now: Timestamp) {
         let done = Some(fingerprint(action));
+        if matches!(action, Action::DeleteNode { .. }) {
+            self.lost_deletion = None;
+        }
         if self.done == done {
             self.pause(action, now, None);
             self.underway = Some(Underway::Unclear { asked: None });
@@ -79,6 +94,26 @@ impl NodeTask {
             self.setbacks.retain(|setback| !setback.order.is_like(action));
             self.done = done;
         }
+    }
+
+    /// Nobody knows what came of an order.
+    pub(super) fn lost(&mut self, action: &Action, now: Timestamp) {
+        if matches!(action, Action::DeleteNode { .. }) {
+            let lost = LostDeletion { action: action.clone(), until: now + DELETION_SHOWS };
+            self.lost_deletion = Some(Box::new(lost));
+        }
+        self.underway = Some(Underway::Unclear { asked: None });
+    }
+
+    /// A deletion that was carried out although its answer was lost: the node is gone, or going.
+    pub(super) fn confirmed_deletion(
+        &mut self,
+        is_going: impl Fn(&NodeRef) -> bool,
+        now: Timestamp,
+    ) -> Option<Action> {
+        let is_over = |lost: &mut Box<LostDeletion>| is_going(lost.action.node()) || lost.until <= now;
+        let lost = self.lost_deletion.take_if(is_over)?;
+        (now < lost.until).then_some(lost.action)
     }
 
     /// Things are not as an order assumed. Once is nothing: others write too.

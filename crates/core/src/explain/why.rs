@@ -245,6 +245,19 @@ impl Wait {
     }
 }
 
+impl GateWait {
+    pub(super) const fn word(&self) -> &'static str {
+        match self {
+            Self::Checks => "Unverified",
+            Self::Gate(_) => "WaitingForGate",
+            Self::Registration => "WaitingForKarpenter",
+            Self::Pod { .. } | Self::AnyPod(_) | Self::RestartedPods => "WaitingForInitPods",
+            Self::MinimumHold => "MinimumHold",
+            Self::Opening => "Opening",
+        }
+    }
+}
+
 impl From<Wait> for Why {
     fn from(wait: Wait) -> Self {
         Self::Wait(wait)

@@ -206,6 +206,8 @@ impl Stage {
 
     fn check(&mut self, scene: &Scene, step: usize) -> Vec<String> {
         let plan = self.engine.decide(self.now);
+        let confirmed = plan.confirmed.iter().flat_map(Action::events);
+        self.told.extend(confirmed.map(|action| without_day(&action.to_string())));
         let told = std::mem::take(&mut self.told);
         self.given.extend(plan.orders.iter().cloned());
         let Some(expect) = &scene.expect else { return Vec::new() };

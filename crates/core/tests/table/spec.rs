@@ -212,7 +212,7 @@ pub(super) struct Expect {
     pub(super) wake: Option<String>,
     /// The steps of the patch of the one order.
     pub(super) patch: Option<Vec<String>>,
-    /// Events that follow from the answers to orders.
+    /// Events that follow from the answers to orders, or from what shows that an order was carried out.
     pub(super) events: Option<Vec<String>>,
     /// The taints of the first node, by key.
     pub(super) taints: Option<Vec<String>>,

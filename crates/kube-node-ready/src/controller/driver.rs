@@ -180,7 +180,11 @@ impl Driver {
             self.metrics.decided(plan.considered, began.elapsed());
         }
         self.recorder.changes(&plan);
-        let Plan { orders, questions, wake, changes: _, considered: _, withheld: _ } = plan;
+        let Plan { orders, questions, confirmed, wake, changes: _, considered: _, withheld: _ } = plan;
+        for deletion in confirmed {
+            self.recorder.confirmed(&deletion);
+            deletion.events().into_iter().for_each(|event| self.writers.schedule.tell(event));
+        }
         for order in orders {
             let before = taken_back.get(&order.action.node().name);
             self.writers.schedule.take(order, before);

@@ -93,6 +93,12 @@ impl Recorder {
         }
     }
 
+    /// A write was carried out although its answer was lost.
+    pub(super) fn confirmed(&mut self, action: &Action) {
+        journal::deleted(action);
+        self.done(action);
+    }
+
     /// Orders had waited for so long that they were decided again.
     pub(super) fn late_orders(&mut self, count: usize) {
         self.held_back.late_orders += count;

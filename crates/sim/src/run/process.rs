@@ -106,6 +106,7 @@ impl Sim {
         if plan.orders.iter().any(is_reference) && self.verified_nodes() > 10 {
             self.stats.count("comparison with more than ten nodes to choose from");
         }
+        self.stats.count_many("deletion confirmed although its answer was lost", plan.confirmed.len());
         for order in plan.orders {
             let request =
                 Request { replica: id, life, order, decided: self.now, config: Arc::clone(&config) };
