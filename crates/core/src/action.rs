@@ -11,75 +11,38 @@ use crate::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, Purpose, St
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Make a worker. Its name follows from the node's UID, so there can never be two of them at once.
-    StartWorker {
-        /// What it is for.
-        stamp: Stamp,
-    },
+    StartWorker { stamp: Stamp },
     /// Delete a worker, if it still is this one.
-    RemoveWorker {
-        /// The node it was for.
-        node: NodeRef,
-        /// The worker.
-        worker: WorkerRef,
-        /// Why.
-        why: Removal,
-    },
+    RemoveWorker { node: NodeRef, worker: WorkerRef, why: Removal },
     /// Taint off, label on, state recorded: one patch.
-    OpenGate {
-        /// The node.
-        node: NodeRef,
-        /// The gate.
-        gate: String,
-        /// The change.
-        patch: NodePatch,
-        /// What to tell once it is done.
-        event: EventText,
-    },
+    OpenGate { node: NodeRef, gate: String, patch: NodePatch, event: EventText },
     /// Taint on, label off, state recorded: one patch.
     CloseGate {
-        /// The node.
         node: NodeRef,
-        /// The gate.
         gate: String,
         /// The reason for it, without which no node is closed.
         because: Closing,
-        /// The change.
         patch: NodePatch,
-        /// What to tell once it is done.
         event: EventText,
     },
     /// Record what came of a worker; gates stay as they are.
-    Record {
-        /// The node.
-        node: NodeRef,
-        /// What came of it.
-        what: Recorded,
-        /// The change.
-        patch: NodePatch,
-        /// What to tell once it is done.
-        event: Option<EventText>,
-    },
+    Record { node: NodeRef, what: Recorded, patch: NodePatch, event: Option<EventText> },
     /// Show the verdict as a condition of the node.
     SetCondition {
-        /// The node.
         node: NodeRef,
-        /// The condition.
         condition: Condition,
         /// What it said before, if there was one.
         before: Option<ConditionStatus>,
     },
     /// Report something by an event.
     SendEvent {
-        /// The node.
         node: NodeRef,
         /// Karpenter's claim, if the event is on the claim and not on the node itself.
         claim: Option<ClaimRef>,
-        /// What.
         event: EventText,
     },
     /// Take the right to delete one node, before deleting it.
     ReserveDeletion {
-        /// The node.
         node: NodeRef,
         /// The ledger on which this decision rests; the write is refused if it has changed.
         version: Version,
@@ -88,13 +51,11 @@ pub enum Action {
     },
     /// Delete a node, if it is still exactly what was seen.
     DeleteNode {
-        /// The node.
         node: NodeRef,
         /// Its version at the time of the decision; any change since then asks for another decision.
         version: Version,
         /// Karpenter's claim, to be deleted in place of the node so that the machine goes too.
         claim: Option<ClaimRef>,
-        /// What to tell once it is done.
         event: EventText,
     },
 }

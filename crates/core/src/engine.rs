@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::action::Action;
 use crate::config::Config;
 use crate::decide::{Context, Decision, Mode, Refusals, Want, decide_node};
-use crate::explain::{Explanation, Note};
+use crate::explain::{Explanation, Note, Trouble};
 use crate::feed::Feed;
 use crate::grants::Grants;
 use crate::ids::{NodeName, NodeRef};
@@ -135,6 +135,12 @@ impl Engine {
     /// Why each node is open or closed, as it was last decided. A replica that stands by knows it, too.
     pub fn explanations(&self) -> impl Iterator<Item = (&NodeName, &Explanation)> {
         self.tasks.iter().filter_map(|(name, task)| Some((name, task.explanation.as_ref()?)))
+    }
+
+    /// Why the cluster rather than single nodes is suspected, if it is.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.policies.iter().find_map(|policy| self.grants.trouble(policy, self.now))
     }
 
     /// Takes up another configuration. What is no longer watched is forgotten, and what is watched from now on has to be

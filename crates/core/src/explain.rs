@@ -1,6 +1,7 @@
 //! Why a node is open or closed, as data. Logs, events, the condition and the command line show the same sentence, which
 //! [`text`](self) renders; no other module words one.
 
+mod reason;
 mod text;
 mod why;
 
@@ -8,6 +9,7 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use reason::Reason;
 pub use why::{
     Attempt, ClosedGate, Excluded, FreeRun, GateWait, KeptOpen, LastResult, LeftAlone, NeverGated,
     NotDeleted, Note, PausedBy, ProbationReason, RunKind, Trouble, Wait, Why, WorkerStage,
@@ -82,7 +84,9 @@ impl Explanation {
     pub fn word(&self) -> Cow<'static, str> {
         let waits_for_checks = self.gates.iter().any(|closed| closed.wait == GateWait::Checks);
         match self.gates.first() {
-            Some(closed) if !waits_for_checks && self.probation.is_none() => Cow::Borrowed(closed.wait.word()),
+            Some(closed) if !waits_for_checks && self.probation.is_none() => {
+                Cow::Borrowed(closed.wait.reason().word())
+            }
             _ => self.why.word(),
         }
     }

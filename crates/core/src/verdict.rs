@@ -56,9 +56,6 @@ pub fn judge(ending: &Ending) -> Verdict {
             let failure = waiting_failure(&why.reason).unwrap_or(WorkerFailure::NotStarted);
             Verdict::Fail(Fault::of(failure, format!("the worker cannot be started: {why}")))
         }
-        Ending::DeadlineExceeded => {
-            Verdict::Fail(Fault::of(WorkerFailure::Timeout, "the worker ran into its deadline"))
-        }
         Ending::Exited { code, message } => judge_exit(*code, Report::parse(message), message),
     }
 }
@@ -279,6 +276,5 @@ mod tests {
         );
         let Verdict::Fail(long) = exit(3, &"ü".repeat(4000)) else { panic!() };
         assert!(long.reason.chars().count() < 250 && long.reason.ends_with('…'));
-        assert_eq!(judge(&Ending::DeadlineExceeded), fail("Timeout", "the worker ran into its deadline"));
     }
 }

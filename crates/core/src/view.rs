@@ -166,8 +166,6 @@ pub enum Ending {
     },
     /// A container of it could not be started, so its program never ran.
     CouldNotStart(Waiting),
-    /// It ran into the pod's own deadline.
-    DeadlineExceeded,
     /// Somebody else ended it: evicted, preempted, shut down, killed.
     Killed(String),
 }

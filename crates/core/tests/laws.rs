@@ -342,7 +342,9 @@ fn a_replica_that_does_not_lead_gives_no_orders_and_says_what_the_leader_says() 
         standby.stand_by();
         leader.decide(noon());
         for step in 0..5 {
-            let Plan { wake, considered: _, orders, withheld, questions, changes } = standby.decide(noon());
+            let Plan { wake, considered: _, orders, withheld, questions, confirmed, changes } =
+                standby.decide(noon());
+            assert!(confirmed.is_empty(), "seed {seed}");
             assert!(orders.is_empty() && withheld.is_empty() && questions.is_empty(), "seed {seed}");
             assert!(changes.is_empty() && wake.is_none_or(|wake| wake > noon()), "seed {seed}: {wake:?}");
             if step == 0 {

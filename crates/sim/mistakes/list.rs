@@ -230,6 +230,15 @@ pub(crate) const MISTAKES: &[Mistake] = &[
                 if inconclusive < settings.max_inconclusive_runs { 1 } else { 1_000 }),\n",
     },
     Mistake {
+        name: "B3: a node that failed and is paused or excluded counts as failing for good",
+        file: "crates/core/src/decide/survey.rs",
+        right: "    if !matches!(scope::of(&subject), Scope::Managed) {\n        return Member::default();\n",
+        wrong: "    if !matches!(scope::of(&subject), Scope::Managed) {\n        \
+                let failing = subject.state.filter(|state| state.is_failing());\n        \
+                let failing_until = failing.map(|_| cx.now + counts_for(&subject) * 100);\n        \
+                return Member { managed: failing.is_some(), failing_until, ..Member::default() };\n",
+    },
+    Mistake {
         name: "B4: nodes that are tried again keep newcomers waiting",
         file: "crates/core/src/engine/orders.rs",
         right: "            (true, true) => Turn::First,\n",

@@ -233,6 +233,9 @@ impl Monitor {
 
     /// Holds what a process has decided against the rules.
     pub(crate) fn decided(&mut self, decided: &Decided<'_>, leading: bool, sole: bool, now: Timestamp) {
+        if leading {
+            self.brake_is_needed(decided);
+        }
         if decided.orders.is_empty() {
             return;
         }

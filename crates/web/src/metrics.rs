@@ -111,6 +111,11 @@ impl Metrics {
         self.nodes.blocked(name, fault);
     }
 
+    /// Whether the cluster rather than single nodes is suspected.
+    pub fn cluster_suspected(&self, is_suspected: bool) {
+        self.families.cluster_suspected.set(i64::from(is_suspected));
+    }
+
     /// A failed node was deleted.
     pub fn deleted(&self) {
         self.families.nodes_deleted.inc();

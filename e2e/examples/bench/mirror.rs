@@ -94,11 +94,16 @@ impl SeenNode {
 
     /// It has the gate, no other taint, and nothing of the product from before.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.is_ready() && self.is_gated() && self.spec.taints.len() == 1 && !self.is_judged()
+        self.is_ready() && self.is_gated() && self.spec.taints.len() == 1 && self.condition().is_none()
     }
 
+    /// It shows that it was verified. A node that waits for long shows before what it waits for.
     fn is_judged(&self) -> bool {
-        self.status.conditions.iter().any(|it| it.r#type == names::CONDITION)
+        self.condition().is_some_and(|condition| condition.status == "True")
+    }
+
+    fn condition(&self) -> Option<&Condition> {
+        self.status.conditions.iter().find(|it| it.r#type == names::CONDITION)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use knr_core::explain::Reason;
 use knr_core::fault::{Blame, Kind, WAITING_REASONS, WorkerFailure};
 
 const INTRODUCTION: &str = include_str!("failures.md");
@@ -18,6 +19,13 @@ pub(crate) fn page() -> String {
     text.push_str("\n## Failures of workers\n\n");
     text.push_str("The reason of the condition if a worker left no report of a failed check.\n\n");
     table(&mut text, "Reason", workers);
+    text.push_str("\n## Nodes that wait\n\n");
+    text.push_str("The reason of the condition while it is `Unknown`, if no run of the checks explains it. None of these counts as a failure.\n\n");
+    text.push_str("| Reason | Meaning | Look at |\n| --- | --- | --- |\n");
+    for reason in Reason::ALL {
+        let (meaning, remedy) = reason.meaning();
+        let _ = writeln!(text, "| `{}` | {meaning} | {remedy} |", reason.word());
+    }
     text.push_str("\n## Workers that wait\n\n");
     text.push_str("Reasons by which the kubelet says that a container will not start until somebody changes something. A worker ");
     text.push_str("that waits for any other reason has `worker.pendingTimeoutSeconds` to start.\n\n");

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::subject::Subject;
 use super::{Context, Decision};
 use crate::action::{Action, Removal};
-use crate::explain::{Access, Explanation, Note, Phase, Why, later};
+use crate::explain::{Access, Explanation, Note, Phase, Reason, Why, later};
 use crate::fault::{Blame, WorkerFailure};
 use crate::state::{NodeState, StatePhase};
 use crate::view::{Condition, ConditionStatus, WorkerView};
@@ -93,7 +93,8 @@ fn waiting(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
 /// A node that was closed, is open now, and carries no verdict: what it waited for is no longer true.
 fn left_alone(subject: &Subject<'_>, decision: &Decision) -> Option<Action> {
     let condition = unknown(&decision.explanation);
-    let is_outdated = |known: &Condition| known.status == ConditionStatus::Unknown && !is_shown(subject, &condition);
+    let is_outdated =
+        |known: &Condition| known.status == ConditionStatus::Unknown && !is_shown(subject, &condition);
     subject.view.condition.as_ref().is_some_and(is_outdated).then(|| set(subject, condition))
 }
 
@@ -101,7 +102,7 @@ fn left_alone(subject: &Subject<'_>, decision: &Decision) -> Option<Action> {
 pub(super) fn refused_write(subject: &Subject<'_>, decision: &Decision, why: &str) -> Option<Action> {
     let mut told = decision.explanation.clone();
     told.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
-    let condition = Condition { reason: "WriteRefused".to_owned(), ..unknown(&told) };
+    let condition = Condition { reason: Reason::WriteRefused.word().to_owned(), ..unknown(&told) };
     (!is_shown(subject, &condition)).then(|| set(subject, condition))
 }
 

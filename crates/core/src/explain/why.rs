@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::Reason;
 use crate::fault::WorkerFailure;
 use crate::ids::NodeName;
 use crate::view::Waiting;
@@ -224,7 +225,7 @@ impl Why {
             | Self::NeverGated(_)
             | Self::Verified { .. }
             | Self::TaintCameBack
-            | Self::Rebooted => Cow::Borrowed("Unverified"),
+            | Self::Rebooted => Cow::Borrowed(Reason::Unverified.word()),
         }
     }
 }
@@ -232,28 +233,31 @@ impl Why {
 impl Wait {
     const fn word(&self) -> &'static str {
         match self {
-            Self::OutdatedWorker => "WorkerOutdated",
+            Self::OutdatedWorker => Reason::WorkerOutdated.word(),
             Self::RefusedWorker(_) => WorkerFailure::Refused.word(),
-            Self::Ready | Self::Worker { stage: WorkerStage::NodeNotReady, .. } => "WaitingForReady",
-            Self::Slot => "WaitingForSlot",
+            Self::Ready | Self::Worker { stage: WorkerStage::NodeNotReady, .. } => {
+                Reason::WaitingForReady.word()
+            }
+            Self::Slot => Reason::WaitingForSlot.word(),
             Self::Worker { stage: WorkerStage::Pending { failure, .. }, .. } => failure.word(),
-            Self::Worker { stage: WorkerStage::Running, .. } | Self::LastLook | Self::Opening => "Verifying",
+            Self::Worker { stage: WorkerStage::Running, .. } | Self::LastLook => Reason::Verifying.word(),
+            Self::Opening => Reason::Opening.word(),
             Self::WorkerEnd => WorkerFailure::NotEnded.word(),
-            Self::Registration | Self::Pool => "WaitingForKarpenter",
-            Self::Gate(_) => "WaitingForGate",
+            Self::Registration | Self::Pool => Reason::WaitingForKarpenter.word(),
+            Self::Gate(_) => Reason::WaitingForGate.word(),
         }
     }
 }
 
 impl GateWait {
-    pub(super) const fn word(&self) -> &'static str {
+    pub(super) const fn reason(&self) -> Reason {
         match self {
-            Self::Checks => "Unverified",
-            Self::Gate(_) => "WaitingForGate",
-            Self::Registration => "WaitingForKarpenter",
-            Self::Pod { .. } | Self::AnyPod(_) | Self::RestartedPods => "WaitingForInitPods",
-            Self::MinimumHold => "MinimumHold",
-            Self::Opening => "Opening",
+            Self::Checks => Reason::Unverified,
+            Self::Gate(_) => Reason::WaitingForGate,
+            Self::Registration => Reason::WaitingForKarpenter,
+            Self::Pod { .. } | Self::AnyPod(_) | Self::RestartedPods => Reason::WaitingForInitPods,
+            Self::MinimumHold => Reason::MinimumHold,
+            Self::Opening => Reason::Opening,
         }
     }
 }

@@ -306,7 +306,7 @@ fn live_workers_are_counted() {
     world.learn(watched_worker(other.clone()), at(2));
     assert_eq!(world.live_workers(), 2);
     other.version = Version(7);
-    other.stage = Stage::Ended(Ending::DeadlineExceeded);
+    other.stage = Stage::Ended(Ending::Killed(String::new()));
     world.learn(watched_worker(other.clone()), at(2));
     assert_eq!(world.live_workers(), 1);
     world.learn(Fact::WorkerGone(other.id, "n2".into(), Version(8), Source::Watch), at(2));
@@ -327,7 +327,7 @@ fn workers_are_counted_by_how_far_they_are() {
         (6, Stage::Running, [0, 2, 0, 0]),
         (7, ended(0), [0, 1, 1, 0]),
         (8, ended(1), [0, 1, 0, 1]),
-        (9, Stage::Ended(Ending::DeadlineExceeded), [0, 1, 0, 1]),
+        (9, Stage::Ended(Ending::Killed(String::new())), [0, 1, 0, 1]),
     ] {
         world.learn(watched_worker(WorkerView { stage, ..worker("w", version) }), at(2));
         assert_eq!(counts(&world), expected);
@@ -374,7 +374,7 @@ fn the_time_of_a_worker_begins_anew_with_each_stage_and_each_pod() {
     assert_eq!(since(&world), at(1), "it still runs");
     world.learn(watched_worker(worker("next", 7)), at(3));
     assert_eq!(since(&world), at(3), "another pod");
-    let ended = WorkerView { stage: Stage::Ended(Ending::DeadlineExceeded), ..worker("next", 8) };
+    let ended = WorkerView { stage: Stage::Ended(Ending::Killed(String::new())), ..worker("next", 8) };
     world.learn(watched_worker(ended), at(4));
     assert_eq!(since(&world), at(4), "another stage");
 }

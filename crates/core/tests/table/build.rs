@@ -223,7 +223,7 @@ fn ending(finish: &Finish) -> Ending {
             "pass" => exited(0, PASSED),
             "fail" => exited(1, FAILED),
             "evicted" => Ending::Killed("Evicted".to_owned()),
-            "deadline" => Ending::DeadlineExceeded,
+            "deadline" => Ending::Killed("the deadline of its pod passed".to_owned()),
             other => panic!("a worker cannot finish with {other}"),
         },
     }

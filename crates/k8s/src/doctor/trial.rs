@@ -206,7 +206,7 @@ impl Doctor {
 fn ended(node: &str, ending: &Ending) -> Finding {
     let report = match ending {
         Ending::Exited { message, .. } => Report::parse(message),
-        Ending::CouldNotStart(_) | Ending::DeadlineExceeded | Ending::Killed(_) => None,
+        Ending::CouldNotStart(_) | Ending::Killed(_) => None,
     };
     let failures = report.as_ref().map_or(0, Report::failures);
     let found = match judge(ending) {

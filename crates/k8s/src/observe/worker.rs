@@ -139,9 +139,9 @@ impl Status {
         match self.reason.as_str() {
             "DeadlineExceeded" => match self.waiting().filter(|why| waiting_failure(&why.reason).is_some()) {
                 Some(why) => Ending::CouldNotStart(why),
-                None if self.is_running() => Ending::DeadlineExceeded,
-                // The deadline counts from when the kubelet saw the pod, ready to run it or not.
-                None => Ending::Killed("its deadline passed before it was started".to_owned()),
+                // The deadline counts from when the kubelet saw the pod, however late it was started. A worker that
+                // hangs is found to by whoever waits for it.
+                None => Ending::Killed("the deadline of its pod passed".to_owned()),
             },
             reason => Ending::Killed(waiting(reason, &self.message).to_string()),
         }
@@ -226,7 +226,7 @@ fn own_check(container: &ContainerStatus, how: &Terminated) -> Ending {
             let message = format!("init container {}: {message}", container.name);
             Ending::CouldNotStart(waiting(&reason, &message))
         }
-        other @ (Ending::DeadlineExceeded | Ending::Killed(_)) => other,
+        other @ Ending::Killed(_) => other,
     }
 }
 

@@ -205,6 +205,8 @@ impl Driver {
         let schedule = &self.writers.schedule;
         self.metrics.queue(schedule.waiting(), schedule.in_flight());
         self.recorder.summarize(schedule.waiting());
+        let leads = matches!(self.leadership, Leadership::Leading { .. });
+        self.recorder.trouble(self.engine.trouble().filter(|_| leads));
         let counts = self.engine.world().worker_counts();
         self.metrics.workers(WorkerCounts {
             pending: counts.pending,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use knr_core::action::{Action, Closing, EventReason, Recorded};
 use knr_core::config::Label;
 use knr_core::engine::{Order, Outcome, Plan};
-use knr_core::explain::{Explanation, Phase};
+use knr_core::explain::{Explanation, Phase, Trouble};
 use knr_core::fault::installation_fault;
 use knr_core::ids::NodeName;
 use knr_core::names;
@@ -26,6 +26,8 @@ pub(super) struct Recorder {
     metrics: Arc<Metrics>,
     nodes: BTreeMap<NodeName, Seen>,
     held_back: HeldBack,
+    /// The cluster rather than single nodes is suspected.
+    is_suspected: bool,
 }
 
 /// A node that is told of.
@@ -48,7 +50,7 @@ struct HeldBack {
 
 impl Recorder {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, nodes: BTreeMap::new(), held_back: HeldBack::default() }
+        Self { metrics, nodes: BTreeMap::new(), held_back: HeldBack::default(), is_suspected: false }
     }
 
     /// Tells of the nodes whose status has changed.
@@ -145,6 +147,19 @@ impl Recorder {
             | Action::SetCondition { .. }
             | Action::SendEvent { .. }
             | Action::ReserveDeletion { .. } => {}
+        }
+    }
+
+    /// Whether the cluster rather than single nodes is suspected. One line when that begins, and one when it ends.
+    pub(super) fn trouble(&mut self, trouble: Option<Trouble>) {
+        let was_suspected = std::mem::replace(&mut self.is_suspected, trouble.is_some());
+        self.metrics.cluster_suspected(trouble.is_some());
+        match trouble {
+            Some(trouble) if !was_suspected => {
+                tracing::warn!(reason = %trouble, "Cluster suspected: no node is closed, charged or deleted");
+            }
+            None if was_suspected => tracing::info!("Cluster no longer suspected"),
+            _ => {}
         }
     }
 

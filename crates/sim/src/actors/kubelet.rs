@@ -115,10 +115,10 @@ pub(crate) fn run_ends(sim: &mut Sim, name: &str, worker: &Uid, passes: bool) ->
         let message = if sim.rng.permille(100) { "no report" } else { PASSED };
         return Some(Ending::Exited { code: 0, message: message.to_owned() });
     }
-    sim.monitor.run_failed(worker, &uid, &boot, sim.now);
     if sim.rng.permille(100) {
-        return Some(Ending::DeadlineExceeded);
+        return Some(Ending::Killed("deadline".to_owned()));
     }
+    sim.monitor.run_failed(worker, &uid, &boot, sim.now);
     let message = if sim.rng.permille(100) { "{\"checks\":" } else { FAILED };
     Some(Ending::Exited { code: 1, message: message.to_owned() })
 }
@@ -145,7 +145,6 @@ pub(super) fn evict(sim: &mut Sim, name: &str) {
 fn short(ending: &Ending) -> String {
     match ending {
         Ending::Exited { code, .. } => format!("exit code {code}"),
-        Ending::DeadlineExceeded => "deadline".to_owned(),
         Ending::CouldNotStart(why) => why.to_string(),
         Ending::Killed(why) => why.clone(),
     }

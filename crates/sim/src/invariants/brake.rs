@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use knr_core::action::{Action, Closing};
+use knr_core::explain::Trouble;
 use knr_core::ids::{NodeRef, Uid};
 use knr_core::state::{NodeState, StatePhase};
 use knr_core::view::{NodeView, Purpose, Stage};
@@ -84,6 +85,20 @@ impl Monitor {
                 Action::DeleteNode { node, .. } => self.hold_against_brake(decided, node, "deleted", now),
                 _ => {}
             }
+        }
+    }
+
+    /// The brake is on only for nodes that are looked after and may fail now: anything else would keep it on for good.
+    pub(super) fn brake_is_needed(&mut self, decided: &Decided<'_>) {
+        let Some(Trouble::ManyFail { failing, .. }) = decided.engine.trouble() else { return };
+        let may_fail = |_: &Self, entry: &NodeEntry| {
+            let has_ended = entry.workers.values().any(|worker| matches!(worker.view.stage, Stage::Ended(_)));
+            has_ended || entry.state.as_ref().is_some_and(NodeState::is_failing)
+        };
+        let known = self.failing(decided, may_fail).len();
+        if failing > known {
+            let how = format!("{failing} nodes count as failing, and {known} that are looked after may fail");
+            self.violate("", Rule::BrakeStuck, how);
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) enum Rule {
     Brake,
     /// L3: with everything that was known when it was decided.
     BrakeAtOnce,
+    /// L3: nodes that are not looked after do not keep the brake on.
+    BrakeStuck,
     /// A failure is recorded only of a worker that failed.
     Verdict,
     /// Nor does it count against a node that its worker could not be started from outside.
@@ -70,6 +72,7 @@ impl fmt::Display for Rule {
             Self::Replaced => "L1, replaced",
             Self::Brake => "L3",
             Self::BrakeAtOnce => "L3, at once",
+            Self::BrakeStuck => "L3, stuck",
             Self::Verdict => "verdict",
             Self::Blame => "blame",
             Self::Scope => "scope",

@@ -40,6 +40,7 @@ pub(super) struct Families {
     pub(super) decision_duration: Histogram,
     pub(super) reconcile_errors: Counter,
     pub(super) leader: Gauge,
+    pub(super) cluster_suspected: Gauge,
     pub(super) config_reloads: Family<Labels<1>, Counter>,
     pub(super) watch_restarts: Family<Labels<1>, Counter>,
 }
@@ -60,6 +61,7 @@ impl Families {
             decision_duration: Histogram::new(THOUGHT),
             reconcile_errors: Counter::default(),
             leader: Gauge::default(),
+            cluster_suspected: Gauge::default(),
             config_reloads: Family::default(),
             watch_restarts: Family::default(),
         };
@@ -113,6 +115,11 @@ impl Families {
             "nodes_deleted",
             "Failed nodes that were deleted, those included that were deleted by their NodeClaim",
             self.nodes_deleted.clone(),
+        );
+        registry.register(
+            "cluster_suspected",
+            "1 while the cluster rather than single nodes is suspected, and nothing is deleted or closed, else 0",
+            self.cluster_suspected.clone(),
         );
         registry.register(
             "worker_pods",

@@ -182,7 +182,7 @@ fn an_image_that_cannot_be_pulled_until_the_deadline_is_not_a_slow_worker() {
         json!({ "phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": waiting })
     };
     assert_eq!(stage(status("ImagePullBackOff")), not_started("ImagePullBackOff", "x"));
-    let never_started = Ending::Killed("its deadline passed before it was started".to_owned());
+    let never_started = Ending::Killed("the deadline of its pod passed".to_owned());
     assert_eq!(stage(status("ContainerCreating")), Stage::Ended(never_started));
 }
 
@@ -192,7 +192,7 @@ fn what_others_did_says_nothing_about_the_node() {
     let evicted = json!({ "phase": "Failed", "reason": "Evicted", "message": "low on memory", "containerStatuses": killed });
     assert_eq!(stage(evicted), Stage::Ended(Ending::Killed("Evicted: low on memory".to_owned())));
     let late = json!({ "phase": "Failed", "reason": "DeadlineExceeded", "containerStatuses": killed });
-    assert_eq!(stage(late), Stage::Ended(Ending::DeadlineExceeded));
+    assert_eq!(stage(late), Stage::Ended(Ending::Killed("the deadline of its pod passed".to_owned())));
     let lost = worker(json!({ "terminated": { "exitCode": 137, "reason": "ContainerStatusUnknown" } }));
     let status = json!({ "phase": "Failed", "containerStatuses": lost });
     assert!(matches!(stage(status), Stage::Ended(Ending::Killed(_))));

@@ -28,6 +28,27 @@ async fn a_deletion_is_counted_once_it_is_done() {
 }
 
 #[tokio::test]
+async fn a_deletion_whose_answer_was_lost_is_counted_once_it_is_confirmed() {
+    let (mut recorder, metrics) = recorder();
+    recorder.confirmed(&deletion("n1", Version(1)));
+    assert!(shows(&metrics, "nodes_deleted_total 1"));
+    assert!(
+        shows(&metrics, r#"writes_total{action="delete_node",outcome="done"} 0"#),
+        "nothing was answered"
+    );
+}
+
+#[tokio::test]
+async fn a_suspected_cluster_shows_for_as_long_as_it_is_suspected() {
+    let (mut recorder, metrics) = recorder();
+    assert!(shows(&metrics, "cluster_suspected 0"));
+    recorder.trouble(Some(Trouble::ReferenceFailed));
+    assert!(shows(&metrics, "cluster_suspected 1"));
+    recorder.trouble(None);
+    assert!(shows(&metrics, "cluster_suspected 0"));
+}
+
+#[tokio::test]
 async fn a_node_whose_worker_cannot_run_is_counted_from_when_it_is_known() {
     let (mut recorder, metrics) = recorder();
     let name = node("n1").name;
