@@ -171,12 +171,13 @@ fn done(answered: &Answered<'_>) {
 pub(crate) fn deleted(action: &Action) {
     let Action::DeleteNode { node, claim, event, .. } = action else { return };
     let (node, reason) = (&node.name, &event.message);
-    match claim {
-        Some(claim) => tracing::info!(
+    if let Some(claim) = claim {
+        tracing::info!(
             %node, nodeClaim = claim.name, reason,
             "Successfully deleted NodeClaim, node should be terminated by Karpenter"
-        ),
-        None => tracing::info!(%node, reason, "Successfully deleted node"),
+        );
+    } else {
+        tracing::info!(%node, reason, "Successfully deleted node");
     }
 }
 
