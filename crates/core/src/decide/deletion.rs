@@ -76,13 +76,17 @@ pub(super) fn is_candidate(subject: &Subject<'_>, state: &NodeState) -> bool {
     subject.cx.policy.delete_failed_nodes && subject.has_used_up_attempts(state)
 }
 
-/// The comparison that completes the trial of a node is under way: another attempt now would begin it again.
-pub(super) fn awaits_comparison(subject: &Subject<'_>, state: &NodeState) -> bool {
-    is_candidate(subject, state)
-        && subject.trouble().is_none()
-        && is_decided(subject, state)
-        && !still_pass_elsewhere(subject)
-        && subject.cx.grants.fleet.runs_reference()
+/// What completes the trial of a node whose next attempt is due: another attempt now would begin it again.
+pub(super) fn complete(subject: &Subject<'_>, state: &NodeState, decision: Decision) -> Option<Decision> {
+    match consider(subject, state) {
+        Step::Want(Want::Reference, note)
+            if is_decided(subject, state) && subject.cx.grants.fleet.runs_reference() =>
+        {
+            Some(hold(subject, decision, note))
+        }
+        Step::Want(want @ Want::Act(_), note) => Some(hold(subject, decision, note).wants(want)),
+        Step::Want(..) | Step::None | Step::Hold(_) | Step::FinalAttempt => None,
+    }
 }
 
 /// Adds why a node is not deleted yet to what is said about it, and looks at it again later.

@@ -10,7 +10,7 @@ use super::gate::Evidence;
 use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, tidy};
 use crate::action::Removal;
-use crate::explain::{NotDeleted, Note, ProbationReason, Wait, Why, later, seconds};
+use crate::explain::{Note, ProbationReason, Wait, Why, later, seconds};
 use crate::fault::WorkerFailure;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::{Fault, Verdict};
@@ -109,9 +109,11 @@ impl<'a> Trial<'a> {
                     Some(decision) => return decision,
                     None => due = subject.cx.now,
                 }
-            } else if self.probation.is_none() && deletion::awaits_comparison(subject, state) {
-                let decision = Decision::new(subject.account(state));
-                return deletion::hold(subject, decision, Note::NotDeleted(NotDeleted::ReferenceAgain));
+            } else if self.probation.is_none()
+                && let Some(decision) =
+                    deletion::complete(subject, state, Decision::new(subject.account(state)))
+            {
+                return decision;
             }
         }
         let stamp = subject.next_stamp(Purpose::Verify, self.attempt());

@@ -91,9 +91,9 @@ impl Monitor {
     /// The brake is on only for nodes that are looked after and may fail now: anything else would keep it on for good.
     pub(super) fn brake_is_needed(&mut self, decided: &Decided<'_>) {
         let Some(Trouble::ManyFail { failing, .. }) = decided.engine.trouble() else { return };
+        // A worker fails as well by not starting or not ending in time.
         let may_fail = |_: &Self, entry: &NodeEntry| {
-            let has_ended = entry.workers.values().any(|worker| matches!(worker.view.stage, Stage::Ended(_)));
-            has_ended || entry.state.as_ref().is_some_and(NodeState::is_failing)
+            !entry.workers.is_empty() || entry.state.as_ref().is_some_and(NodeState::is_failing)
         };
         let known = self.failing(decided, may_fail).len();
         if failing > known {

@@ -100,7 +100,7 @@ fn node_at_end(sim: &Sim, node: &NodeView) -> Verdict {
         open(sim, node, state.as_ref())?;
     }
     match state {
-        Some(state) if refused.is_none() => condition(node, &state),
+        Some(state) if refused.is_none() => condition(sim, node, &state),
         _ => Ok(()),
     }
 }
@@ -144,7 +144,11 @@ fn closed(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
     let used_up = state.phase == StatePhase::Failed
         && (state.attempt >= settings.max_retries || state.inconclusive >= settings.max_inconclusive_runs);
     // Where others are at fault, or were until a moment ago, the node has all its attempts left.
-    if !used_up && state.blame.is_none() && failing(sim).count() < 2 {
+    if !used_up
+        && state.blame.is_none()
+        && failing(sim).count() < 2
+        && verified(sim).all(|node| is_fit(sim, node.id.name.as_str()))
+    {
         return broken(Rule::L1, "still closed although attempts are left");
     }
     if state.reason.as_deref().is_none_or(str::is_empty) {
@@ -177,15 +181,6 @@ fn failing(sim: &Sim) -> impl Iterator<Item = &NodeView> {
 
 /// Deletion was asked for, nothing was deleted yet, the brake is off, and the checks pass on all verified nodes.
 fn is_to_be_replaced(sim: &Sim, node: &NodeView, state: &NodeState) -> bool {
-    let (mut passing, mut broken) = (0, 0);
-    for other in looked_after(sim) {
-        let name = other.id.name.as_str();
-        let is_verified = state_of(other).is_some_and(|state| state.phase == StatePhase::Verified)
-            && !is_closed(other, &sim.config.node_management.taints);
-        let is_up = machine(sim, name).is_some_and(|machine| machine.up);
-        passing += usize::from(is_verified && is_fit(sim, name));
-        broken += usize::from(is_verified && is_up && !is_fit(sim, name));
-    }
     let (managed, failing) = (looked_after(sim).count(), failing(sim).count());
     sim.mode == Mode::Controllers
         && sim.refusals.now(sim.now).is_none()
@@ -194,8 +189,17 @@ fn is_to_be_replaced(sim: &Sim, node: &NodeView, state: &NodeState) -> bool {
         && machine(sim, node.id.name.as_str()).is_some_and(|machine| machine.up && machine.fit == Fit::Never)
         && sim.api.ledger().entries.is_empty()
         && !sim.config.limits.deletion.too_many_failing(failing, managed)
-        && passing > 0
-        && broken == 0
+        && verified(sim).next().is_some()
+        && verified(sim).all(|node| is_fit(sim, node.id.name.as_str()))
+}
+
+/// Verified nodes on which the checks can be run for comparison.
+fn verified(sim: &Sim) -> impl Iterator<Item = &NodeView> {
+    looked_after(sim).filter(|node| {
+        state_of(node).is_some_and(|state| state.phase == StatePhase::Verified)
+            && !is_closed(node, &sim.config.node_management.taints)
+            && machine(sim, node.id.name.as_str()).is_some_and(|machine| machine.up)
+    })
 }
 
 fn open(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
@@ -216,7 +220,7 @@ fn open(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
     }
 }
 
-fn condition(node: &NodeView, state: &NodeState) -> Verdict {
+fn condition(sim: &Sim, node: &NodeView, state: &NodeState) -> Verdict {
     // A verdict about another boot is no longer shown, or not yet.
     if state.boot != node.boot {
         return Ok(());
@@ -225,6 +229,9 @@ fn condition(node: &NodeView, state: &NodeState) -> Verdict {
         StatePhase::Verified if state.inconclusive > 0 => ConditionStatus::Unknown,
         // It depends on whether its attempts were used up before.
         StatePhase::Failed if state.inconclusive > 0 => return Ok(()),
+        StatePhase::Verified if sim.config.gates.iter().any(|gate| node.position(&gate.taint).is_some()) => {
+            ConditionStatus::Unknown
+        }
         StatePhase::Verified => ConditionStatus::True,
         StatePhase::Failed => ConditionStatus::False,
         StatePhase::Unverified => return Ok(()),

@@ -100,8 +100,10 @@ impl<'a> Trial<'a> {
     }
 
     /// There was no verdict at all: evicted, deleted, lost. Too many of these are reported, and count against no node.
+    /// Where the cluster was at fault in the last run with a verdict, it still is: the node counts as failing.
     pub(super) fn record_no_verdict(self, why: &str) -> Decision {
-        self.record_without_cost(None, "NoVerdict", why, None)
+        let blame = self.so_far().and_then(|state| state.blame);
+        self.record_without_cost(blame.filter(|blame| *blame == Blame::Cluster), "NoVerdict", why, None)
     }
 
     /// A run that costs no attempt. The node is tried again, each time a little later.
