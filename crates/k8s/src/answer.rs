@@ -4,7 +4,6 @@ use std::io;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
-use http::header::CONTENT_TYPE;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
@@ -14,7 +13,6 @@ use kube::core::{Status, WatchEvent};
 use serde::de::DeserializeOwned;
 
 use crate::api::{Failed, causes};
-use crate::protobuf;
 
 /// A page of a list is the largest thing that is ever asked for.
 const MAX_ANSWER: usize = 64 << 20;
@@ -33,22 +31,13 @@ pub(crate) async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Resu
 pub(crate) async fn events<T: DeserializeOwned + Send + 'static>(
     response: Response<Body>,
 ) -> Result<BoxStream<'static, Result<WatchEvent<T>, Failed>>, Failed> {
-    let form = response.headers().get(CONTENT_TYPE);
-    let is_binary = form.is_some_and(|form| form.as_bytes().starts_with(protobuf::NAME.as_bytes()));
     let body = accepted(response).await?;
-    if is_binary {
-        let frames = Frames { body, received: Bytes::new(), begun: Vec::new(), to_skip: 0 };
-        return Ok(unfold(frames, |mut frames| async move { Some((frames.next().await?, frames)) }).boxed());
-    }
     let lines = Lines { body, received: Bytes::new(), begun: Vec::new(), is_too_long: false };
     Ok(unfold(lines, |mut lines| async move { Some((lines.next().await?, lines)) }).boxed())
 }
 
 /// Every text in it is looked at once in one go: to look at each of hundreds by itself takes several times as long.
 fn parsed<T: DeserializeOwned>(answer: &[u8]) -> Result<T, Failed> {
-    if protobuf::is_one(answer) {
-        return protobuf::answer(answer).map_err(|error| Failed::Unreadable(error.to_string()));
-    }
     let text = str::from_utf8(answer).map_err(|error| Failed::Unreadable(error.to_string()))?;
     serde_json::from_str(text).map_err(|error| Failed::Unreadable(error.to_string()))
 }
@@ -135,76 +124,6 @@ impl Lines {
     }
 }
 
-/// What is left of a body, cut into frames, each with its length before it.
-struct Frames {
-    body: Body,
-    /// Received and not looked at.
-    received: Bytes,
-    /// The beginning of a frame whose end is still to come.
-    begun: Vec<u8>,
-    /// What is still to come of a frame that is too long.
-    to_skip: usize,
-}
-
-impl Frames {
-    /// The next frame. None comes after the end, which a frame that is not whole is a part of.
-    async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<WatchEvent<T>, Failed>> {
-        loop {
-            if let Some(frame) = self.cut() {
-                return Some(frame.and_then(|frame| {
-                    protobuf::event(&frame).map_err(|error| Failed::Unreadable(error.to_string()))
-                }));
-            }
-            match self.body.frame().await? {
-                Ok(frame) => self.take(&frame.into_data().unwrap_or_default()),
-                Err(error) if is_cut_off(&error) => return None,
-                Err(error) => return Some(Err(error.into())),
-            }
-        }
-    }
-
-    /// The frame that is there, if it is whole. Most come in one piece and are read where they are.
-    fn cut(&mut self) -> Option<Result<Bytes, Failed>> {
-        let (length, _) = self.received.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-        if length > MAX_LINE {
-            self.to_skip = length.saturating_add(4);
-            let received = std::mem::take(&mut self.received);
-            self.take(&received);
-            return Some(Err(Failed::Unreadable(format!("a frame is longer than {MAX_LINE} bytes"))));
-        }
-        let whole = length + 4;
-        if self.received.len() < whole {
-            self.begun = std::mem::take(&mut self.received).into();
-            return None;
-        }
-        Some(Ok(self.received.split_to(whole).slice(4..)))
-    }
-
-    fn take(&mut self, data: &Bytes) {
-        let skipped = self.to_skip.min(data.len());
-        self.to_skip -= skipped;
-        let data = data.slice(skipped..);
-        if self.begun.is_empty() && self.received.is_empty() {
-            self.received = data;
-            return;
-        }
-        self.begun.extend_from_slice(&std::mem::take(&mut self.received));
-        self.begun.extend_from_slice(&data);
-        if is_whole(&self.begun) {
-            self.received = std::mem::take(&mut self.begun).into();
-        }
-    }
-}
-
-/// Whether there is at least one frame, or one that is not to be waited for.
-fn is_whole(begun: &[u8]) -> bool {
-    begun.split_first_chunk::<4>().is_some_and(|(length, rest)| {
-        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-        length > MAX_LINE || rest.len() >= length
-    })
-}
-
 /// The other side went away in the middle, as every API server does once in a while.
 fn is_cut_off(error: &kube::Error) -> bool {
     let is_eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
@@ -218,7 +137,6 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::protobuf::tests::frame;
     use crate::testing::{Answer, FakeServer};
 
     async fn response(code: u16, pieces: Vec<Vec<u8>>) -> Response<Body> {
@@ -231,18 +149,7 @@ mod tests {
     }
 
     async fn told(pieces: Vec<Vec<u8>>) -> Vec<String> {
-        told_by(response(200, pieces).await).await
-    }
-
-    async fn told_in_frames(pieces: Vec<Vec<u8>>) -> Vec<String> {
-        let mut response = response(200, pieces).await;
-        let form = "application/vnd.kubernetes.protobuf;stream=watch".parse().unwrap();
-        response.headers_mut().insert(CONTENT_TYPE, form);
-        told_by(response).await
-    }
-
-    async fn told_by(response: Response<Body>) -> Vec<String> {
-        let events = events::<DynamicObject>(response).await.unwrap();
+        let events = events::<DynamicObject>(response(200, pieces).await).await.unwrap();
         events
             .map(|event| match event {
                 Ok(WatchEvent::Added(object)) => object.metadata.name.unwrap(),
@@ -260,33 +167,6 @@ mod tests {
             let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
             assert_eq!(told(pieces).await, ["a", "b", "c"], "in pieces of {size}");
         }
-    }
-
-    #[tokio::test]
-    async fn frames_are_the_same_however_they_are_cut() {
-        let all = [frame("a"), frame("b"), frame("c")].concat();
-        for size in 1..=all.len() {
-            let pieces = all.chunks(size).map(<[u8]>::to_vec).collect();
-            assert_eq!(told_in_frames(pieces).await, ["a", "b", "c"], "in pieces of {size}");
-        }
-        assert_eq!(
-            told_in_frames(vec![all[..all.len() - 1].to_vec()]).await,
-            ["a", "b"],
-            "the last is not whole"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_frame_that_is_too_long_or_unreadable_is_passed_over() {
-        let length = u32::try_from(MAX_LINE + 1).unwrap();
-        let too_long = [length.to_be_bytes().to_vec(), vec![0; MAX_LINE + 1]].concat();
-        let unreadable = [vec![0, 0, 0, 2], vec![0xff, 0xff]].concat();
-        let all = [frame("a"), too_long, frame("b"), unreadable, frame("c")].concat();
-        let pieces = all.chunks(1 << 20).map(<[u8]>::to_vec).collect();
-        let said = told_in_frames(pieces).await;
-        let wrong = |number: usize, why: &str| said[number].contains(why);
-        assert_eq!((&said[0], &said[2], &said[4]), (&"a".to_owned(), &"b".to_owned(), &"c".to_owned()));
-        assert!(wrong(1, "longer than") && wrong(3, "a number does not end"), "{said:?}");
     }
 
     #[tokio::test]

@@ -202,7 +202,7 @@ impl Api {
         let mut request = http::Request::builder()
             .method(call.rule().verb.method())
             .uri(path)
-            .header(ACCEPT, call.rule().accepted());
+            .header(ACCEPT, "application/json");
         if let Some(kind) = kind {
             request = request.header(CONTENT_TYPE, kind);
         }

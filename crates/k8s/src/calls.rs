@@ -3,8 +3,6 @@
 
 use knr_core::config::Config;
 
-use crate::protobuf;
-
 /// What is done to a resource, in the words of RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
@@ -134,15 +132,6 @@ impl Rule {
     /// The resource without its part.
     pub(crate) fn plural(&self) -> &'static str {
         self.resource.split('/').next().unwrap_or(self.resource)
-    }
-
-    /// The forms in which its answer can be read, the dearest first. Nodes and pods are large, and come by the thousand.
-    pub(crate) fn accepted(&self) -> &'static str {
-        if matches!((self.group, self.plural()), ("", "nodes" | "pods")) {
-            protobuf::ACCEPTED
-        } else {
-            "application/json"
-        }
     }
 
     /// The part of the resource, such as `status`.

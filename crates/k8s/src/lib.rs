@@ -10,7 +10,7 @@
 //! | every request that is ever sent, and by whom | [`calls`] |
 //! | permissions, made from that list | [`rbac`], [`access`] |
 //! | how nodes, pods and pools become facts | [`watch`], `observe`, `read` |
-//! | how an answer is read | `answer`, `protobuf` |
+//! | how an answer is read | `answer` |
 //! | how actions become requests | [`act`], [`objects`] |
 //! | who leads | [`lease`] |
 //! | whether an installation works | [`doctor`] |
@@ -26,7 +26,6 @@ pub mod doctor;
 pub mod lease;
 pub mod objects;
 mod observe;
-mod protobuf;
 pub mod rbac;
 mod read;
 pub mod release;
