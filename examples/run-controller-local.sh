@@ -5,9 +5,9 @@
 #   CONFIG_FILE=/path/to/config.yaml ./examples/run-controller-local.sh
 #   DRY_RUN=1 ./examples/run-controller-local.sh
 #
-# With DRY_RUN=1 it says what it would do and changes nothing in the cluster. Otherwise the service account and the permissions of
-# the workers must be there: `kube-node-ready manifests rbac | kubectl apply -f -`. Further arguments go to the controller.
-# Ctrl-C ends it.
+# With DRY_RUN=1 it reports what it would do, and changes nothing in the cluster. Otherwise the service account and the permissions
+# of the workers must exist: `kube-node-ready manifests rbac | kubectl apply -f -`. Additional arguments are passed to the
+# controller. Ctrl-C stops it.
 set -euo pipefail
 
 config="$(realpath "${CONFIG_FILE:-"$(dirname "$0")/controller-config.yaml"}")"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a worker on this machine as the controller would in a pod, and shows its report.
+# Runs a worker on this machine as the controller does in a pod, and prints its report.
 #
 #   NODE_NAME=my-node ./examples/run-worker-local.sh [CONFIG_FILE]
 #

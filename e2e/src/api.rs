@@ -1,5 +1,5 @@
-//! The API server, asked by the tests themselves. A request of ours takes milliseconds, where kubectl takes a tenth of a second
-//! of a processor that the cluster needs.
+//! A small client for the API server. A request takes milliseconds; kubectl would take a tenth of a second of CPU time
+//! that the cluster needs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -16,19 +16,19 @@ use serde_json::{Value, json};
 
 use crate::http::{self, Answer, Request};
 
-/// The API server in the eyes of one user.
+/// The API server, as one user sees it.
 #[derive(Debug, Clone)]
 pub struct Api {
     address: SocketAddr,
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
-    /// Header line by which the user is known, if not by a certificate.
+    /// Header line that authenticates the user, if no certificate does.
     authorization: String,
     agent: String,
 }
 
 impl Api {
-    /// The server and user of a kubeconfig in JSON with everything inside, as the lab and this crate write them.
+    /// Reads server and user from a kubeconfig in JSON with all data inline, as the lab and this crate write them.
     pub fn open(kubeconfig: &Path) -> Result<Self> {
         let config: Value = serde_json::from_str(&fs::read_to_string(kubeconfig)?)?;
         let cluster = &config["clusters"][0]["cluster"];
@@ -41,14 +41,14 @@ impl Api {
         Ok(Self { address, name, tls: Arc::new(tls(cluster, user)?), authorization, agent })
     }
 
-    /// The same under another name, which the audit log shows.
+    /// Sets another user agent, which the audit log shows.
     #[must_use]
     pub fn called(mut self, agent: &str) -> Self {
         agent.clone_into(&mut self.agent);
         self
     }
 
-    /// Where it is.
+    /// The address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -90,14 +90,14 @@ impl Api {
         Ok(())
     }
 
-    /// A token of a service account, good for an hour.
+    /// Requests a token for a service account, valid for an hour.
     pub fn token(&self, namespace: &str, account: &str) -> Result<String> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
         let answer = self.create(&path, &json!({ "spec": { "expirationSeconds": 3600 } }))?;
         Ok(text(&answer["status"]["token"])?.to_owned())
     }
 
-    /// The API server in the eyes of whoever has taken the token of a pod; `authority` is that of the server.
+    /// Returns a client with the token of a pod, as if somebody had stolen it; `authority` is the CA of the server.
     pub fn with_token_of(&self, pod: &Value, authority: &str) -> Result<Self> {
         let (namespace, account) =
             (text(&pod["metadata"]["namespace"])?, text(&pod["spec"]["serviceAccountName"])?);
@@ -123,7 +123,7 @@ impl Api {
     }
 }
 
-/// The object in an answer, or what the server says is wrong.
+/// Returns the object in an answer, or the server's message as an error.
 fn object(method: &str, path: &str, answer: &Answer) -> Result<Value> {
     let body: Value =
         serde_json::from_str(&answer.body).unwrap_or_else(|_| Value::from(answer.body.as_str()));

@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::node::{Node, NodeEvent};
 
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
-/// As much of the definition as the product depends on.
+/// The part of the definition that the product depends on.
 const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: { name: nodeclaims.karpenter.sh }
@@ -32,7 +32,7 @@ pub struct Claim<'a> {
 }
 
 impl Cluster {
-    /// Makes a claim that stands for a node, and makes it the owner of the node, as Karpenter does.
+    /// Creates a claim for a node, and makes it the owner of the node, as Karpenter does.
     pub fn claim(&self, node: &Node<'_>) -> Result<Claim<'_>> {
         self.apply(DEFINITION)?;
         let name = format!("claim-of-{}", node.name());
@@ -54,19 +54,19 @@ impl Cluster {
 }
 
 impl Claim<'_> {
-    /// Somebody deleted it, and Karpenter has not terminated the machine yet.
+    /// Returns true if it was deleted and Karpenter has not terminated the machine yet.
     pub fn is_being_deleted(&self) -> Result<bool> {
         let claim = self.cluster.api().get(&self.path())?;
         Ok(!claim["metadata"]["deletionTimestamp"].is_null())
     }
 
-    /// Ends what waits for Karpenter: the machine is gone.
+    /// Removes Karpenter's finalizer: the machine is gone.
     pub fn finish(&self) -> Result<()> {
         let done = json!({ "metadata": { "finalizers": Value::Null } });
         self.cluster.api().patch(&self.path(), &done).map(drop)
     }
 
-    /// What was reported about it.
+    /// The events about it.
     pub fn events(&self) -> Result<Vec<NodeEvent>> {
         self.cluster.events_on("NodeClaim", &self.name)
     }

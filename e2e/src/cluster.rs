@@ -14,42 +14,42 @@ use crate::node::{GATE, Node};
 use crate::product;
 use crate::writes::named;
 
-/// Where the product and its workers live.
+/// The namespace of the product and its workers.
 pub const NAMESPACE: &str = "kube-node-ready";
-/// What may run there is restricted as far as Kubernetes can restrict it.
+/// The namespace enforces the strictest pod security level.
 const SETTING: &str = "apiVersion: v1
 kind: Namespace
 metadata: { name: kube-node-ready, labels: { pod-security.kubernetes.io/enforce: restricted } }
 ";
 
-/// A real cluster that has the product's image, its namespace and its permissions, and goes down with the test.
+/// A real cluster that has the product's image, namespace and permissions, and that is removed when the test ends.
 ///
-/// Everything a [`Lab`] can do, it can do as well.
+/// It can do everything that a [`Lab`] can.
 #[derive(Debug)]
 pub struct Cluster {
     api: Api,
-    /// What was granted last, as the product printed it.
+    /// The permissions granted last, as the product printed them.
     permitted: Mutex<String>,
-    /// The replicas on this machine, for the story of a failure.
+    /// The replicas on this machine, for the diagnostics of a failure.
     replicas: Mutex<Vec<(String, Program)>>,
-    /// Goes last.
+    /// Dropped last.
     lab: TemporaryLab,
 }
 
 impl Cluster {
-    /// A fresh cluster with nodes n1, n2, ... that have no gate. Every test needs a name of its own.
+    /// Starts a fresh cluster with nodes n1, n2, ... that have no gate. Every test needs a name of its own.
     pub fn start(name: &str, nodes: u8) -> Result<Self> {
         Self::start_with(name, |lab| lab.nodes(nodes))
     }
 
-    /// The same, with a say in what the lab is like.
+    /// The same, with changes to the lab.
     pub fn start_with(name: &str, shape: impl FnOnce(LabBuilder) -> LabBuilder) -> Result<Self> {
         let cluster = Self::start_bare(name, shape)?;
         cluster.permit(&Config::new())?;
         Ok(cluster)
     }
 
-    /// The same without permissions: whoever installs the product brings them.
+    /// The same without permissions, for tests whose installation brings its own.
     pub fn start_bare(name: &str, shape: impl FnOnce(LabBuilder) -> LabBuilder) -> Result<Self> {
         let image = product::image()?;
         let lab = shape(Lab::builder(&Home::from_env()?, &lab_name(name))).temporary()?;
@@ -59,13 +59,13 @@ impl Cluster {
         Ok(Self { api, permitted: Mutex::default(), replicas: Mutex::default(), lab })
     }
 
-    /// The API server in the eyes of somebody who may do anything.
+    /// The API server, as a cluster administrator sees it.
     #[must_use]
     pub fn api(&self) -> &Api {
         &self.api
     }
 
-    /// Grants what the product says it needs with this configuration. What was granted before stays granted.
+    /// Grants the permissions that the product says it needs with this configuration. Earlier grants stay.
     pub fn permit(&self, config: &Config) -> Result<()> {
         let file = self.folder().join("permit.yaml");
         let mut permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Switches on a node that has the gate from its first moment, and waits until it is Ready.
+    /// Starts a node that has the gate from its first moment, and waits until it is Ready.
     pub fn join(&self, name: &str) -> Result<Node<'_>> {
         self.join_with(name, &[GATE])
     }
@@ -93,12 +93,12 @@ impl Cluster {
         self.node(name)
     }
 
-    /// What the cluster shows of a node.
+    /// Looks up a node.
     pub fn node(&self, name: &str) -> Result<Node<'_>> {
         Node::open(self, name)
     }
 
-    /// Which replica holds the lease, if any does.
+    /// The replica that holds the lease, if any does.
     pub fn leader(&self) -> Result<Option<String>> {
         let path =
             format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/kube-node-ready-controller");
@@ -107,7 +107,7 @@ impl Cluster {
         Ok(holder.map(|holder| named(holder).to_owned()))
     }
 
-    /// Remembers a replica for the story of a failure.
+    /// Remembers a replica for the diagnostics of a failure.
     pub(crate) fn add_replica(&self, name: &str, program: Program) {
         let mut replicas = self.replicas.lock().unwrap_or_else(PoisonError::into_inner);
         replicas.retain(|(known, _)| known != name);
@@ -127,8 +127,8 @@ impl Deref for Cluster {
     }
 }
 
-/// Clashes neither with labs of a person nor with those of another checkout, and is the same in every run, so that what an
-/// interrupted run left is found.
+/// Clashes neither with labs that somebody started by hand nor with those of another checkout. It is the same in every
+/// run, so that the leftovers of an interrupted run are found.
 fn lab_name(name: &str) -> String {
     let mut hasher = DefaultHasher::new();
     env!("CARGO_MANIFEST_DIR").hash(&mut hasher);

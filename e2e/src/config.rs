@@ -5,14 +5,14 @@ use serde_json::{Map, Value, json};
 use crate::cluster::NAMESPACE;
 use crate::product;
 
-/// A configuration for the product. It starts with what suits a test: the image under test, and a short patience.
+/// A configuration for the product. It starts with values that suit a test: the image under test, and short timeouts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     value: Value,
 }
 
 impl Config {
-    /// The defaults for tests; where they say nothing, the product's own.
+    /// The defaults for tests, on top of the product's own.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Config {
                     "checkTimeoutSeconds": 3,
                 },
                 "reconciliation": { "intervalSeconds": 5, "retryDelaySeconds": 1, "maxRetryDelaySeconds": 4 },
-                // As short as a busy machine with two cores can keep.
+                // As short as a busy machine with two cores can manage.
                 "leaderElection": { "leaseDurationSeconds": 6, "renewDeadlineSeconds": 4, "retryPeriodSeconds": 1 },
                 "logging": { "level": "debug", "format": "json" },
                 "kubernetes": { "requestTimeoutSeconds": 5 },
@@ -33,7 +33,7 @@ impl Config {
         }
     }
 
-    /// With another value for a key, which is written with dots: `worker.timeoutSeconds`.
+    /// Sets a key, which is written with dots: `worker.timeoutSeconds`.
     #[must_use]
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         let mut place = &mut self.value;
@@ -53,7 +53,7 @@ impl Config {
         &self.value
     }
 
-    /// As a file: JSON, which is YAML too.
+    /// As a file: JSON, which is also YAML.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{:#}\n", self.value)

@@ -24,11 +24,11 @@ use crate::story::PATIENCE;
 
 /// The controller's service account.
 pub const ACCOUNT: &str = "kube-node-ready-controller";
-/// Below those that the kernel gives to connections.
+/// Below the ephemeral ports of the kernel.
 const PORTS: std::ops::Range<u16> = 18000..20000;
 
-/// A replica of the controller. It has the rights of the controller's service account and no others, and a way to the API server of
-/// its own, which can be cut. It ends with the test, however that ends.
+/// A replica of the controller. It has exactly the permissions of the controller's service account, and a connection of
+/// its own to the API server, which can be cut. It ends with the test, however that ends.
 #[derive(Debug)]
 pub struct Controller<'c> {
     cluster: &'c Cluster,
@@ -41,12 +41,12 @@ pub struct Controller<'c> {
 }
 
 impl<'c> Controller<'c> {
-    /// Starts a replica. Its name must be one that a pod can have.
+    /// Starts a replica. Its name must be valid for a pod.
     pub fn start(cluster: &'c Cluster, config: &Config, name: &str) -> Result<Self> {
         Self::start_with(cluster, config, name, &[])
     }
 
-    /// The same with further arguments, such as `--dry-run`.
+    /// The same with additional arguments, such as `--dry-run`.
     pub fn start_with(cluster: &'c Cluster, config: &Config, name: &str, arguments: &[&str]) -> Result<Self> {
         cluster.permit(config)?;
         let folder = cluster.folder().join("replicas").join(name);
@@ -60,13 +60,13 @@ impl<'c> Controller<'c> {
         Ok(Self { cluster, name: name.to_owned(), folder, port, arguments, forwarder, program })
     }
 
-    /// Its name, by which the API server's audit log and the lease know it.
+    /// Its name, as it appears in the API server's audit log and in the lease.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A kubeconfig that goes its way to the API server, with its rights.
+    /// A kubeconfig with its connection to the API server and its permissions.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
@@ -78,23 +78,23 @@ impl<'c> Controller<'c> {
         &self.program
     }
 
-    /// Ends it without asking, as a crash would.
+    /// Kills it, as a crash would.
     pub fn kill(&self) -> Result<()> {
         self.program.kill()
     }
 
-    /// Asks it to end and says how it did.
+    /// Asks it to end and returns its exit status.
     pub fn terminate(&self) -> Result<ExitStatus> {
         self.program.terminate()?;
         self.program.wait(PATIENCE)
     }
 
-    /// Stops it where it is, so that it believes later that no time has passed.
+    /// Suspends it: when it continues, it believes that no time has passed.
     pub fn freeze(&self) -> Result<()> {
         self.program.freeze()
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) -> Result<()> {
         self.program.thaw()
     }
@@ -106,13 +106,13 @@ impl<'c> Controller<'c> {
         Ok(())
     }
 
-    /// Gives it another configuration file while it runs.
+    /// Replaces its configuration file while it runs.
     pub fn reconfigure(&self, config: &Config) -> Result<()> {
         self.cluster.permit(config)?;
         write_config(&self.folder, config, self.port)
     }
 
-    /// Gives it another configuration file and waits until that is in force.
+    /// Replaces its configuration file and waits until the change is in force.
     #[track_caller]
     pub fn reload(&self, config: &Config) -> Result<()> {
         let before = self.reloads()?;
@@ -127,24 +127,24 @@ impl<'c> Controller<'c> {
         reloads.context("reloads are not counted")
     }
 
-    /// Cuts its way to the API server.
+    /// Cuts its connection to the API server.
     pub fn cut_off(&self, outage: Outage) {
         self.forwarder.cut(outage);
     }
 
-    /// Opens its way to the API server again.
+    /// Restores its connection to the API server.
     pub fn reconnect(&self) {
         self.forwarder.mend();
     }
 
-    /// What it logged, earlier runs included: a JSON object for each line, or the text of a line that is none.
+    /// Its log, including earlier runs: a JSON object for each line, or the text of a line that is not JSON.
     pub fn log(&self) -> Result<Vec<Value>> {
         let text = fs::read_to_string(self.program.log())?;
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| Value::from(line));
         Ok(text.lines().map(parse).collect())
     }
 
-    /// What it serves under a path.
+    /// Fetches a path from its server.
     pub fn get(&self, path: &str) -> Result<Answer> {
         http::get(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), path)
     }
@@ -156,7 +156,7 @@ impl<'c> Controller<'c> {
         Ok(Metrics::parse(&answer.body))
     }
 
-    /// Looks until it says that it is ready.
+    /// Waits until it reports that it is ready.
     #[track_caller]
     pub fn wait_until_ready(&self) -> Result<()> {
         self.cluster.wait_for(&format!("replica {} to be ready", self.name), || {
@@ -166,7 +166,7 @@ impl<'c> Controller<'c> {
         })
     }
 
-    /// Looks until it holds the lease.
+    /// Waits until it holds the lease.
     #[track_caller]
     pub fn wait_until_leading(&self) -> Result<()> {
         self.cluster.wait_for(&format!("replica {} to lead", self.name), || {
@@ -199,7 +199,7 @@ fn spawn(cluster: &Cluster, name: &str, folder: &Path, arguments: &[String]) -> 
     Ok(program)
 }
 
-/// It is renamed into place: a replica that watches it never sees half of it.
+/// The file is renamed into place, so that a replica that watches it never sees half of it.
 fn write_config(folder: &Path, config: &Config, port: u16) -> Result<()> {
     let config = config.clone().set("metrics.port", port).set("health.port", port);
     let fresh = folder.join("config.yaml.new");
@@ -207,8 +207,8 @@ fn write_config(folder: &Path, config: &Config, port: u16) -> Result<()> {
     Ok(fs::rename(&fresh, folder.join("config.yaml"))?)
 }
 
-/// The rights of the service account, by way of a forwarder. The server's certificate is good for every address of this machine
-/// that a forwarder has.
+/// Writes a kubeconfig with the permissions of the service account, through a forwarder. The server's certificate is
+/// valid for every address of this machine that a forwarder can have.
 fn write_kubeconfig(cluster: &Cluster, path: &Path, server: SocketAddr) -> Result<()> {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "lab",
@@ -224,10 +224,10 @@ fn write_kubeconfig(cluster: &Cluster, path: &Path, server: SocketAddr) -> Resul
     Ok(file.write_all(config.to_string().as_bytes())?)
 }
 
-/// Each replica of this process gets another one, and none that somebody else has.
+/// Returns a different port for each replica of this process, and none that is in use.
 fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Test processes that run at the same time begin at different places.
+    // Concurrent test processes begin at different ports.
     let start = u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start))?;
     for _ in PORTS {
         let step = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(start);

@@ -1,4 +1,4 @@
-//! The controller in pods, as it is really run.
+//! The controller in pods, as it runs in production.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ pub struct Deployment<'c> {
 }
 
 impl<'c> Controller<'c> {
-    /// Deploys replicas in pods, or changes what was deployed, and waits until all are ready.
+    /// Deploys replicas in pods, or changes the deployment, and waits until all are ready.
     #[track_caller]
     pub fn deploy(cluster: &'c Cluster, config: &Config, replicas: usize) -> Result<Deployment<'c>> {
         cluster.permit(config)?;
@@ -34,25 +34,25 @@ impl<'c> Controller<'c> {
 }
 
 impl Deployment<'_> {
-    /// Names of the pods that are there and not about to go.
+    /// The names of the pods that exist and are not being deleted.
     pub fn pods(&self) -> Result<Vec<String>> {
         let pods = self.objects()?;
         Ok(pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect())
     }
 
-    /// What a pod has logged, as text.
+    /// The log of a pod, as text.
     pub fn log(&self, pod: &str) -> Result<String> {
         self.cluster.kubectl(["-n", NAMESPACE, "logs", pod])
     }
 
-    /// What a pod serves under a path.
+    /// Fetches a path from a pod.
     pub fn get(&self, pod: &str, path: &str) -> Result<Answer> {
         let object = self.cluster.api().get(&format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}"))?;
         let address = object["status"]["podIP"].as_str().with_context(|| format!("{pod} has no address"))?;
         http::get(SocketAddr::new(address.parse()?, PORT), path)
     }
 
-    /// Looks until as many pods are ready as there should be, and no others are left.
+    /// Waits until the expected number of pods are ready, and no others are left.
     #[track_caller]
     pub fn wait_until_ready(&self) -> Result<()> {
         self.cluster.wait_for(&format!("{} pods of the controller to be ready", self.replicas), || {
@@ -67,7 +67,7 @@ impl Deployment<'_> {
         })
     }
 
-    /// Takes it away.
+    /// Removes it.
     pub fn remove(self) -> Result<()> {
         self.cluster.kubectl([
             "-n",

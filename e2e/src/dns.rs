@@ -1,4 +1,4 @@
-//! The cluster's DNS, switched off and on for everybody.
+//! Switches the cluster's DNS off and on, for all nodes.
 
 use anyhow::Result;
 use serde_json::json;

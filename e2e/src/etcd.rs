@@ -1,4 +1,4 @@
-//! What is done to etcd behind the back of the API server.
+//! Changes to etcd that bypass the API server.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 const ADDRESS_FLAG: &str = "--advertise-client-urls=";
 
 impl Cluster {
-    /// How far the cluster has come: the latest version of anything in it.
+    /// The latest resource version in the cluster.
     pub fn version(&self) -> Result<u64> {
         let nodes = self.api().get("/api/v1/nodes?limit=1")?;
         let version = &nodes["metadata"]["resourceVersion"];
@@ -23,7 +23,7 @@ impl Cluster {
             .with_context(|| format!("{version} is no version"))
     }
 
-    /// Changes something until the cluster has come at least that far.
+    /// Writes until the cluster reaches at least this version.
     pub fn advance_to(&self, version: u64) -> Result<()> {
         let (name, maps) = ("clock", "/api/v1/namespaces/default/configmaps");
         let clock = format!("{maps}/{name}");
@@ -36,21 +36,21 @@ impl Cluster {
         Ok(())
     }
 
-    /// What somebody hears in a second who wants to be told what happens to nodes after this version. Null: nothing.
+    /// The first event within a second of a watch on nodes that starts at this version, or null.
     pub fn hear_from(&self, version: u64) -> Result<Value> {
         let watch = format!("/api/v1/nodes?watch=1&timeoutSeconds=1&resourceVersion={version}");
         let heard = self.api().get(&watch)?;
         Ok(if heard == "" { Value::Null } else { heard })
     }
 
-    /// Forgets all that has been: nobody can be told any more what changed up to now.
+    /// Compacts etcd: a watch can no longer start at an earlier version.
     pub fn compact(&self) -> Result<()> {
         let etcd = Api::open(&self.write_etcd_config()?)?;
         etcd.create("/v3/kv/compaction", &json!({ "revision": self.version()?, "physical": true }))?;
         Ok(())
     }
 
-    /// A kubeconfig is as good for etcd, which listens where it was told to.
+    /// Writes a kubeconfig for etcd: the client needs the same data for it. The address comes from etcd's command line.
     fn write_etcd_config(&self) -> Result<PathBuf> {
         let found = self.components()?.into_iter().find(|component| component.name == "etcd");
         let pid = found.and_then(|etcd| etcd.pid).context("etcd is not running")?;

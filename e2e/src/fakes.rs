@@ -1,4 +1,4 @@
-//! Nodes that are not there, by the hundred.
+//! Simulated nodes, by the hundred.
 
 use std::thread;
 
@@ -8,20 +8,22 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::node::{GATE, Node};
 
-/// For the controller manager of a cluster whose simulated nodes live longer than half a minute: their heartbeats are rare.
+/// A flag for the controller manager of a cluster whose simulated nodes live longer than half a minute: their
+/// heartbeats are rare.
 pub const LONG_GRACE: &str = "--node-monitor-grace-period=30m";
 const AT_ONCE: usize = 16;
-/// What decides how simulated workers end.
+/// The admission policy that decides how simulated workers end.
 const POLICY: &str = "fake-workers";
 
 impl Cluster {
-    /// Makes simulated nodes `PREFIX-0`, `PREFIX-1`, ... that have the gate and a boot ID and become Ready by themselves.
+    /// Creates simulated nodes `PREFIX-0`, `PREFIX-1`, ... that have the gate and a boot ID and become Ready by
+    /// themselves.
     pub fn fakes(&self, prefix: &str, count: usize) -> Result<Vec<Node<'_>>> {
         self.start_kwok()?;
         self.make_nodes(prefix, count, fake)
     }
 
-    /// Makes nodes `PREFIX-0`, `PREFIX-1`, ... that have the gate and are Ready, but whose pods nobody ever starts.
+    /// Creates nodes `PREFIX-0`, `PREFIX-1`, ... that have the gate and are Ready, but whose pods never start.
     pub fn idle_nodes(&self, prefix: &str, count: usize) -> Result<Vec<Node<'_>>> {
         self.make_nodes(prefix, count, |name| {
             let mut node = fake(name)?;
@@ -59,9 +61,9 @@ impl Cluster {
         Ok(nodes.into_iter().map(|(_, node)| node).collect())
     }
 
-    /// Makes workers on simulated nodes end at once, with this exit code and report. Without it they run for ever.
+    /// Makes workers on simulated nodes end at once, with this exit code and report. Without it they run indefinitely.
     ///
-    /// The API server itself marks each worker when it is created; on a real node the mark means nothing.
+    /// The API server annotates each worker when it is created; on a real node the annotations have no effect.
     pub fn fake_workers_end(&self, exit_code: u8, report: &str) -> Result<()> {
         let exit_code = exit_code.to_string();
         let text = |text: &str| Value::from(text).to_string();
@@ -112,7 +114,7 @@ fn policy(mark: &str) -> Value {
     ]})
 }
 
-/// A pod that is as restricted as a worker, and is never made.
+/// A pod that is as restricted as a worker. It is only ever created in dry-run mode.
 pub(crate) fn sample_worker() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

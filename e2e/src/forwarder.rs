@@ -1,4 +1,5 @@
-//! The way of one replica to the API server, which can be cut for this replica alone. Bytes pass as they are, so TLS does not notice.
+//! A replica's connection to the API server, which can be cut for this replica alone. Bytes pass unchanged, so TLS does
+//! not notice.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -8,18 +9,18 @@ use std::thread;
 
 use anyhow::Result;
 
-/// What is wrong with the way to the API server.
+/// A fault in the connection to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// Nothing passes, and nobody is told. What was sent meanwhile arrives when the way is open again.
+    /// Nothing passes, and neither side notices. Data sent in the meantime arrives once the connection is restored.
     Silent,
-    /// Requests pass and are carried out, but no answer comes back before the way is open again.
+    /// Requests pass and are carried out, but no answer comes back until the connection is restored.
     NoAnswers,
-    /// Every connection is closed, also each new one.
+    /// Every connection is closed, including new ones.
     Closed,
 }
 
-/// Passes connections on to the API server, unless there is an [`Outage`].
+/// Forwards connections to the API server, unless there is an [`Outage`].
 #[derive(Debug)]
 pub struct Forwarder {
     address: SocketAddr,
@@ -48,7 +49,7 @@ enum Direction {
 }
 
 impl Forwarder {
-    /// Passes on what comes to an address of its own on this machine. It ends when it is dropped.
+    /// Starts to forward connections from a local address of its own. It ends when it is dropped.
     pub fn start(target: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -58,13 +59,13 @@ impl Forwarder {
         Ok(Self { address, shared })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Cuts the way, or changes how it is cut.
+    /// Cuts the connection, or changes the kind of outage.
     pub fn cut(&self, outage: Outage) {
         let mut state = self.shared.lock();
         state.outage = Some(outage);
@@ -74,7 +75,7 @@ impl Forwarder {
         self.shared.changed.notify_all();
     }
 
-    /// Opens the way again.
+    /// Ends the outage.
     pub fn mend(&self) {
         self.shared.lock().outage = None;
         self.shared.changed.notify_all();
@@ -88,7 +89,7 @@ impl Drop for Forwarder {
         state.close_all();
         drop(state);
         self.shared.changed.notify_all();
-        // The listener looks up only when somebody comes.
+        // The listener checks for the end only when a connection arrives.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -103,7 +104,7 @@ impl Shared {
             if self.lock().is_over {
                 return;
             }
-            // A connection that cannot be passed on is closed: dropping it does that.
+            // Dropping a connection that cannot be forwarded closes it.
             let _ = client.map_err(Into::into).and_then(|client| self.pass_on(client, target));
         }
     }
@@ -128,7 +129,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Until one side ends. That it ended is not passed on either while the way is cut.
+    /// Copies bytes until one side ends. During an outage the end is not forwarded either.
     fn pump(&self, mut from: TcpStream, mut to: TcpStream, direction: Direction, number: u64) {
         let mut buffer = vec![0; 16 * 1024];
         loop {
@@ -142,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Whether the connection is still there when the way is open at last.
+    /// Waits until data may pass. Returns false if the connection is closed by then.
     fn wait_for_passage(&self, direction: Direction, number: u64) -> bool {
         let mut state = self.lock();
         while state.connections.contains_key(&number) && state.stops(direction) {
@@ -188,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server heard, and a forwarder to it. The server answers each byte with the next one.
+    /// Returns a forwarder to a server, and the bytes that the server receives. It answers each byte with the next one.
     fn server() -> (Forwarder, mpsc::Receiver<u8>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let forwarder = Forwarder::start(listener.local_addr().unwrap()).unwrap();
@@ -227,7 +228,8 @@ mod tests {
         read(stream)
     }
 
-    /// Nothing comes in a moment. If something were wrong, it would have come: the way is one machine.
+    /// Asserts that nothing arrives for a moment. Both ends are on this machine, so a byte that got through would have
+    /// arrived.
     fn hears_nothing(stream: &mut TcpStream) {
         stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         let kind = stream.read_exact(&mut [0]).unwrap_err().kind();
@@ -235,7 +237,7 @@ mod tests {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     }
 
-    /// Whether the connection ends, which is something else than silence.
+    /// Returns true if the connection ends, as opposed to staying silent.
     fn ends(mut stream: TcpStream) -> bool {
         match stream.read(&mut [0]) {
             Ok(read) => read == 0,
@@ -293,7 +295,7 @@ mod tests {
         forwarder.cut(Outage::Silent);
         drop(forwarder);
         assert!(ends(client));
-        // The listener ends when it has seen the one that woke it.
+        // The listener ends after the connection that woke it.
         let deadline = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(address).is_ok() {
             assert!(Instant::now() < deadline, "it still listens");

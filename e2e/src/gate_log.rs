@@ -1,4 +1,4 @@
-//! How the gate of a node stood over time, be it ever so short.
+//! The state of a node's gate over time, even if it lasts only a moment.
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use lab::{Program, Tool};
 
 use crate::node::{GATE_KEY, Node};
 
-/// The version, and the keys of all taints.
+/// The resource version, and the keys of all taints.
 const LINE: &str = "jsonpath={.metadata.resourceVersion} {.spec.taints[*].key}{\"\\n\"}";
 
-/// Looks on while a node changes. A watch leaves out no version of it, as looking now and then would.
+/// Records the changes of a node. Unlike polling, a watch misses no version.
 #[derive(Debug)]
 pub struct GateLog<'n, 'c> {
     node: &'n Node<'c>,
@@ -20,7 +20,7 @@ pub struct GateLog<'n, 'c> {
 }
 
 impl<'c> Node<'c> {
-    /// Begins to look on.
+    /// Starts to record.
     pub fn gate_log<'n>(&'n self) -> Result<GateLog<'n, 'c>> {
         static NUMBER: AtomicUsize = AtomicUsize::new(1);
         let cluster = self.cluster();
@@ -34,7 +34,7 @@ impl<'c> Node<'c> {
 }
 
 impl GateLog<'_, '_> {
-    /// `open` and `closed` in turn, from the beginning until now.
+    /// Alternating `open` and `closed`, from the beginning until now.
     pub fn so_far(&self) -> Result<Vec<&'static str>> {
         let object = self.node.object()?;
         let now = object["metadata"]["resourceVersion"].as_str().context("a node has a version")?;

@@ -17,8 +17,8 @@ use crate::node::Node;
 const LIMIT_SECONDS: u32 = 100;
 const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// A page on this machine which every worker fetches as one of its checks. It comes as soon as the test lets the
-/// worker's node go and not before: until then the worker runs.
+/// A page on this machine that every worker fetches as one of its checks. It is served only once the test releases the
+/// worker's node: until then the worker runs.
 #[derive(Debug)]
 pub struct Hold {
     address: SocketAddr,
@@ -27,7 +27,7 @@ pub struct Hold {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Networks of the pods of nodes that are not held.
+    /// Pod networks of the nodes that are not held.
     free: Mutex<BTreeSet<Ipv4Addr>>,
     changed: Condvar,
 }
@@ -48,7 +48,7 @@ impl Hold {
         Ok(Self { address, shared })
     }
 
-    /// A configuration with which workers can be held, and nothing else takes their time away.
+    /// A configuration with which workers can be held, and in which nothing else ends them early.
     #[must_use]
     pub fn config(&self) -> Config {
         let url = format!("http://{}/", self.address);
@@ -59,7 +59,7 @@ impl Hold {
             .set("worker.pendingTimeoutSeconds", LIMIT_SECONDS)
     }
 
-    /// Lets the workers of a node go.
+    /// Releases the workers of a node.
     pub fn release(&self, node: &Node) -> Result<()> {
         self.shared.free().insert(pods_of(node)?);
         self.shared.changed.notify_all();
@@ -86,12 +86,12 @@ impl Shared {
             free = self.changed.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
         drop(free);
-        // Who asked may be gone by now.
+        // The client may be gone by now.
         let _ = stream.read(&mut [0; 1024]).and_then(|_| stream.write_all(PAGE));
     }
 }
 
-/// The network of a node's pods, of which this is one: 256 addresses, by the lab's own rule.
+/// The pod network of the node that this pod is on: 256 addresses, as the lab assigns them.
 fn network_of(pod: IpAddr) -> Option<Ipv4Addr> {
     match pod {
         IpAddr::V4(pod) => Some(Ipv4Addr::from_bits(pod.to_bits() & !0xff)),

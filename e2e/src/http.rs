@@ -1,4 +1,4 @@
-//! One HTTP request over a connection of its own. Tests ask little, and nothing here waits for ever.
+//! One HTTP request over its own connection. Tests send few requests, and nothing here waits indefinitely.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,21 +9,21 @@ use anyhow::{Context, Result};
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 const READ_LIMIT: Duration = Duration::from_secs(15);
 
-/// What a server said.
+/// The answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// What came with it.
+    /// The response body.
     pub body: String,
 }
 
-/// What is asked of a server.
+/// A request to a server.
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) host: &'a str,
-    /// Further header lines, each with its line end.
+    /// Additional header lines, each with its line end.
     pub(crate) headers: &'a str,
     pub(crate) body: &'a str,
 }
@@ -44,7 +44,7 @@ pub(crate) fn connect(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Asks and reads the whole answer. In HTTP/1.0 it ends where the connection ends, and comes in one piece.
+/// Sends a request and reads the whole answer. In HTTP/1.0 it ends with the connection, and is never chunked.
 pub(crate) fn exchange(mut stream: impl Read + Write, request: &Request) -> Result<Answer> {
     let Request { method, path, host, headers, body } = request;
     let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n", body.len());

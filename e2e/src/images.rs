@@ -1,4 +1,4 @@
-//! Images of workers that a node does not have, or cannot run.
+//! Worker images that a node does not have, or cannot run.
 
 use anyhow::Result;
 use fs_err as fs;
@@ -11,7 +11,7 @@ use crate::product::{self, REPOSITORY, TAG};
 const FOREIGN: (&str, &str) = ("lab.local/foreign", "1");
 
 impl Node<'_> {
-    /// Removes the product's image from this node alone.
+    /// Removes the product's image from this node only.
     pub fn remove_image(&self) -> Result<()> {
         let name = format!("{REPOSITORY}:{TAG}");
         self.machine()?.exec(["ctr", "--namespace", "k8s.io", "images", "remove", "--sync", &name])?;
@@ -20,12 +20,12 @@ impl Node<'_> {
 }
 
 impl Cluster {
-    /// Brings the product's image to every node again.
+    /// Loads the product's image onto every node again.
     pub fn restore_image(&self) -> Result<()> {
         self.load_image(&product::image()?)
     }
 
-    /// Brings an image to every node whose program is made for another processor, and gives it as `worker.image`.
+    /// Loads an image with a program for another architecture onto every node, and returns it as `worker.image`.
     pub fn load_foreign_image(&self) -> Result<Value> {
         let (repository, tag) = FOREIGN;
         let (program, archive) = (self.folder().join("foreign"), self.folder().join("foreign.tar"));
@@ -38,7 +38,7 @@ impl Cluster {
     }
 }
 
-/// The header of a program for a machine that does not exist: no kernel runs it, and no emulator takes it for its own.
+/// The ELF header of a program for a machine that does not exist: no kernel runs it, and no emulator claims it.
 fn foreign_program() -> [u8; 64] {
     let mut header = [0; 64];
     header[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");

@@ -13,23 +13,23 @@
 //! # }
 //! ```
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`cluster`](Cluster) | a cluster with the product's image, namespace and permissions; patience, and stories of failures |
+//! | [`cluster`](Cluster) | a cluster with the product's image, namespace and permissions; waits, and diagnostics |
 //! | [`config`](Config) | the product's configuration, with defaults for tests |
 //! | [`controller`](Controller) | one replica as a process that can be killed, frozen and cut off |
 //! | [`deployment`](Deployment) | the same in pods |
 //! | [`release`](Release) | the product as the Helm chart installs it |
-//! | [`rights`](Cluster::rights_are_those_listed) | what an account may do, asked one by one |
-//! | [`node`](Node), [`fakes`](Cluster::fakes) | what the cluster shows of a node, real or simulated |
-//! | [`gate_log`](GateLog) | how the gate of a node stood over time |
+//! | [`rights`](Cluster::rights_are_those_listed) | the permissions of a service account, asked one by one |
+//! | [`node`](Node), [`fakes`](Cluster::fakes) | the state of a node in the cluster, real or simulated |
+//! | [`gate_log`](GateLog) | the state of a node's gate over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
 //! | [`claims`](Cluster::claim) | Karpenter's claims, without Karpenter |
 //! | [`dns`](Cluster::stop_dns) | the cluster's DNS, off and on |
-//! | [`images`](Cluster::load_foreign_image), [`refusal`](Refusal) | workers that cannot run, through no fault of their node |
-//! | [`etcd`](Cluster::compact) | what is done behind the back of the API server |
-//! | [`writes`](Write) | what the product wrote, from the audit log |
-//! | [`forwarder`](Forwarder), [`api`](Api), [`http`](Answer), [`metrics`](Metrics), [`product`] | smaller things |
+//! | [`images`](Cluster::load_foreign_image), [`refusal`](Refusal) | workers that cannot run, not by a node's fault |
+//! | [`etcd`](Cluster::compact) | changes that bypass the API server |
+//! | [`writes`](Write) | the product's writes, from the audit log |
+//! | [`forwarder`](Forwarder), [`api`](Api), [`http`](Answer), [`metrics`](Metrics), [`product`] | helpers |
 
 mod api;
 mod claims;
@@ -74,7 +74,7 @@ pub use release::{RELEASE, Release, chart, pods_of, values};
 pub use story::PATIENCE;
 pub use writes::Write;
 
-/// A file of this checkout.
+/// The path of a file in this checkout.
 #[must_use]
 pub fn in_checkout(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)

@@ -9,12 +9,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Reads the text format. What is not a series is passed over.
+    /// Parses the text format, and ignores everything that is not a series.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let series = lines.filter_map(|line| {
-            // Label values may hold blanks, so the name ends at the last brace.
+            // Label values may contain spaces, so the name ends at the last brace.
             let end = line.rfind('}').map_or_else(|| line.find(' '), |brace| Some(brace + 1))?;
             let value = line[end..].split_whitespace().next()?.parse().ok()?;
             Some((line[..end].to_owned(), value))
@@ -22,7 +22,7 @@ impl Metrics {
         Self { series: series.collect() }
     }
 
-    /// The sum of all series of this name that have these labels, if there are any.
+    /// The sum of all series with this name and these labels, if there are any.
     #[must_use]
     pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let wanted: Vec<_> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
@@ -35,7 +35,7 @@ impl Metrics {
         matching.map(|(_, value)| *value).reduce(|sum, value| sum + value)
     }
 
-    /// All series by name and labels as they were served, for messages and for questions of another kind.
+    /// All series by name and labels as they were served, for messages and for other queries.
     #[must_use]
     pub fn series(&self) -> &BTreeMap<String, f64> {
         &self.series

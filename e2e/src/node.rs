@@ -1,4 +1,5 @@
-//! What the cluster shows of one node. Public names are spelled out here once more: the product must not change them by mistake.
+//! The state of one node in the cluster. Public names are repeated here, so that the product cannot change them by
+//! mistake.
 
 use std::time::Duration;
 
@@ -8,22 +9,22 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE};
 
-/// Annotation by which an operator asks for an attempt now.
+/// Annotation with which an operator requests an attempt now.
 pub const RETRY: &str = "node-ready/retry";
 /// The taint of the verification gate.
 pub const GATE: &str = "node-ready/unverified=true:NoSchedule";
-/// The beginning of every name the product puts on a node.
+/// The prefix of every name that the product puts on a node.
 pub(crate) const OWN_NAMES: &str = "node-ready/";
-/// The condition the product puts on a node.
+/// The condition that the product sets on a node.
 pub(crate) const CONDITION: &str = "NodeReadyVerified";
 pub(crate) const GATE_KEY: &str = "node-ready/unverified";
 const LABEL: &str = "node-ready/verified";
 const STATE: &str = "node-ready/state";
 const WORKER_NODE: &str = "node-ready/node";
-/// Taints that Kubernetes puts on nodes and takes away again by itself.
+/// The prefix of taints that Kubernetes itself adds and removes.
 const OF_KUBERNETES: &str = "node.kubernetes.io/";
 
-/// A node, real or simulated, that was there once. Every question is put to the API server anew.
+/// A node, real or simulated, that existed when it was looked up. Every call asks the API server again.
 #[derive(Debug, Clone)]
 pub struct Node<'c> {
     cluster: &'c Cluster,
@@ -42,7 +43,7 @@ pub struct Condition {
     pub message: String,
 }
 
-/// Something that was told about a node.
+/// An event about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeEvent {
     /// `Normal` or `Warning`.
@@ -51,7 +52,7 @@ pub struct NodeEvent {
     pub reason: String,
     /// A sentence.
     pub note: String,
-    /// Who told it.
+    /// The controller that reported it.
     pub reporter: String,
 }
 
@@ -85,12 +86,12 @@ impl<'c> Node<'c> {
         self.cluster
     }
 
-    /// Its machine, which can be broken, restarted and switched off.
+    /// Its machine, which can be broken, restarted and powered off.
     pub fn machine(&self) -> Result<lab::Node> {
         Lab::node(self.cluster, &self.name)
     }
 
-    /// Whether it is still there, and still the same.
+    /// Returns true if it still exists with the same UID.
     pub fn exists(&self) -> Result<bool> {
         let object = self.cluster.api().find(&self.path())?;
         Ok(object.is_some_and(|object| object["metadata"]["uid"] == self.uid.as_str()))
@@ -101,17 +102,17 @@ impl<'c> Node<'c> {
         self.cluster.api().get(&self.path())
     }
 
-    /// Its taints in their order, as `key=value:Effect`, without those that Kubernetes puts there by itself.
+    /// Its taints in order, as `key=value:Effect`, without those that Kubernetes itself adds.
     pub fn taints(&self) -> Result<Vec<String>> {
         Ok(taints(&self.object()?, |key| !key.starts_with(OF_KUBERNETES)))
     }
 
-    /// Whether it has no verification gate.
+    /// Returns true if it has no verification gate.
     pub fn is_open(&self) -> Result<bool> {
         Ok(taints(&self.object()?, |key| key == GATE_KEY).is_empty())
     }
 
-    /// Whether it has no verification gate and the label of a node that passed.
+    /// Returns true if it has no verification gate and the label of a verified node.
     pub fn is_verified(&self) -> Result<bool> {
         let object = self.object()?;
         Ok(taints(&object, |key| key == GATE_KEY).is_empty() && object["metadata"]["labels"][LABEL] == "true")
@@ -127,7 +128,7 @@ impl<'c> Node<'c> {
         Ok(self.object()?["metadata"]["annotations"][key].as_str().map(str::to_owned))
     }
 
-    /// What the product keeps on it, or null.
+    /// The state that the product keeps on it, or null.
     pub fn state(&self) -> Result<Value> {
         Ok(match self.annotation(STATE)? {
             Some(text) => serde_json::from_str(&text).context(text)?,
@@ -135,7 +136,7 @@ impl<'c> Node<'c> {
         })
     }
 
-    /// What the product says of it to people and other controllers.
+    /// The product's condition, for people and other controllers.
     pub fn condition(&self) -> Result<Option<Condition>> {
         let object = self.object()?;
         let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
@@ -146,19 +147,19 @@ impl<'c> Node<'c> {
         }))
     }
 
-    /// What was told about it, by anybody.
+    /// All events about it, from any reporter.
     pub fn events(&self) -> Result<Vec<NodeEvent>> {
         self.cluster.events_on("Node", &self.name)
     }
 
-    /// Its worker pods, which can be one at the most.
+    /// Its worker pods, of which there can be at most one.
     pub fn workers(&self) -> Result<Vec<Value>> {
         let mut pods = self.cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods"))?;
         pods.retain(|pod| pod["metadata"]["annotations"][WORKER_NODE] == self.name.as_str());
         Ok(pods)
     }
 
-    /// Looks until its only worker is a pod in this phase, and gives the worker.
+    /// Waits until its only worker is a pod in this phase, and returns the worker.
     #[track_caller]
     pub fn wait_for_worker(&self, phase: &str) -> Result<Value> {
         self.cluster.wait_for(&format!("the worker of {} to be {phase}", self.name), || {
@@ -169,12 +170,12 @@ impl<'c> Node<'c> {
         })
     }
 
-    /// Changes it as somebody with all rights would, by a merge patch.
+    /// Changes it with a merge patch, with full permissions.
     pub fn patch(&self, patch: &Value) -> Result<Value> {
         self.cluster.api().patch(&self.path(), patch)
     }
 
-    /// Puts the gate on it, and takes every other taint off, as if it had just joined.
+    /// Adds the gate and removes every other taint, as if it had just joined.
     pub fn close(&self) -> Result<()> {
         let gate = json!({ "key": GATE_KEY, "value": "true", "effect": "NoSchedule" });
         self.patch(&json!({ "spec": { "taints": [gate] } })).map(drop)
@@ -185,7 +186,7 @@ impl<'c> Node<'c> {
         self.patch(&json!({ "metadata": { "annotations": { key: value } } })).map(drop)
     }
 
-    /// Removes the label of a node that passed, which asks for another verification.
+    /// Removes the label of a verified node, which requests another verification.
     pub fn remove_label(&self) -> Result<()> {
         self.patch(&json!({ "metadata": { "labels": { LABEL: null } } })).map(drop)
     }
@@ -195,13 +196,13 @@ impl<'c> Node<'c> {
         self.cluster.api().delete(&self.path())
     }
 
-    /// Looks until it has no verification gate.
+    /// Waits until it has no verification gate.
     #[track_caller]
     pub fn wait_until_open(&self) -> Result<()> {
         self.cluster.eventually(&format!("the gate of {} to open", self.name), || self.is_open())
     }
 
-    /// Looks until a field of its state has this value.
+    /// Waits until a field of its state has this value.
     #[track_caller]
     pub fn wait_for_state(&self, field: &str, value: impl Into<Value>) -> Result<()> {
         let value = value.into();
@@ -212,12 +213,12 @@ impl<'c> Node<'c> {
         })
     }
 
-    /// How many workers have come to a result that its state knows of.
+    /// The number of workers with a result that its state records.
     pub fn results(&self) -> Result<u64> {
         Ok(self.state()?["serial"].as_u64().unwrap_or_default())
     }
 
-    /// Looks until that many workers have come to a result, whatever it was.
+    /// Waits until that many workers have a result, whatever it is.
     #[track_caller]
     pub fn wait_for_results(&self, count: u64) -> Result<()> {
         self.cluster.wait_for(&format!("{count} workers of {} to come to a result", self.name), || {
@@ -227,7 +228,7 @@ impl<'c> Node<'c> {
         })
     }
 
-    /// Looks until its condition has this status, and a message with all of these parts.
+    /// Waits until its condition has this status, and a message with all of these parts.
     #[track_caller]
     pub fn wait_for_condition(&self, limit: Duration, status: &str, parts: &[&str]) -> Result<Condition> {
         let what = format!("the condition of {} to be {status} because of {parts:?}", self.name);
@@ -245,7 +246,7 @@ impl<'c> Node<'c> {
 }
 
 impl Cluster {
-    /// What was reported about an object, by anybody.
+    /// All events about an object.
     pub(crate) fn events_on(&self, kind: &str, name: &str) -> Result<Vec<NodeEvent>> {
         let events = self.api().list("/apis/events.k8s.io/v1/events")?;
         let is_about =
@@ -263,7 +264,7 @@ impl Cluster {
     }
 }
 
-/// The taints of a node object in their order, as `key=value:Effect`.
+/// The taints of a node object in order, as `key=value:Effect`.
 pub(crate) fn taints(node: &Value, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
     taints

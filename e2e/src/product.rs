@@ -8,13 +8,13 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, anyhow, bail};
 use fs_err as fs;
 
-/// Names the program under test.
+/// The variable with the path of the program under test.
 const VARIABLE: &str = "KUBE_NODE_READY_BINARY";
 /// The image's name in the clusters of the tests.
 pub const REPOSITORY: &str = "lab.local/kube-node-ready";
 /// Its tag.
 pub const TAG: &str = "e2e";
-/// Who runs it in a container.
+/// The user that runs it in a container.
 pub(crate) const USER: u32 = 65532;
 
 /// The static program, as `make test-e2e` builds it.
@@ -35,7 +35,7 @@ pub fn permissions(namespace: &str, config: &Path) -> Result<String> {
     run(arguments.into_iter().chain([config.as_os_str()]))
 }
 
-/// Runs the program on this machine to its end and gives what it printed.
+/// Runs the program on this machine to its end and returns its output.
 pub fn run(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<String> {
     let mut command = Command::new(path()?);
     let output = command.args(arguments).output().with_context(|| format!("{command:?}"))?;
@@ -46,9 +46,9 @@ pub fn run(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Str
     Err(anyhow!("{command:?} failed ({}): {}", output.status, error.trim()))
 }
 
-/// The image of the program, made anew only if the program is newer.
+/// The image of the program, rebuilt only if the program is newer.
 pub(crate) fn image() -> Result<PathBuf> {
-    /// Tests of one file run side by side.
+    /// The tests of one file run in parallel.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock();
     let program = path()?;

@@ -1,4 +1,4 @@
-//! A cluster that does not let workers be created.
+//! A cluster that refuses to create workers.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::fakes::sample_worker;
 
-/// What a refusing object is called, whatever its kind.
+/// The name of every refusing object, whatever its kind.
 const NAME: &str = "no-workers-today";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// Who refuses workers.
+/// The reason why workers are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// A `ResourceQuota` of the workers' namespace that allows no pod.
@@ -20,7 +20,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Parts of what the API server answers: who refused, and why.
+    /// Parts of the API server's answer: who refused, and why.
     #[must_use]
     pub fn answer(self) -> [&'static str; 2] {
         match self {
@@ -29,7 +29,7 @@ impl Refusal {
         }
     }
 
-    /// Lists and the objects in them.
+    /// The objects to create, and the list path of each.
     fn objects(self) -> Vec<(String, Value)> {
         match self {
             Self::Quota => vec![(

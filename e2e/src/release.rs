@@ -1,4 +1,4 @@
-//! The product as people install it: by its Helm chart.
+//! The product as users install it: with its Helm chart.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,10 @@ use crate::{in_checkout, product};
 
 /// The name of the release, and so of its objects.
 pub const RELEASE: &str = "kube-node-ready";
-/// What all objects of the release have in common.
+/// The label that all objects of the release have.
 const OURS: &str = "app.kubernetes.io/instance=kube-node-ready";
-/// What the chart is made of, and what Helm keeps of it. The credentials of accounts and the lease are the cluster's own.
+/// The kinds of the chart's objects, and of those that Helm keeps. Service account credentials and the lease belong to
+/// the cluster.
 const KINDS: &str = "deployments,daemonsets,jobs,pods,configmaps,services,poddisruptionbudgets,networkpolicies,serviceaccounts,\
 roles,rolebindings,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
 
@@ -40,7 +41,7 @@ pub fn pods_of(component: &str) -> String {
     format!("app.kubernetes.io/name=kube-node-ready,app.kubernetes.io/component={component}")
 }
 
-/// Values with the image under test and with the patience of a test.
+/// Values with the image under test and the timeouts of a test.
 #[must_use]
 pub fn values() -> Value {
     json!({
@@ -67,17 +68,17 @@ impl<'c> Release<'c> {
         self.upgrade_within(LONG_ENOUGH, values)
     }
 
-    /// The same, if it does not take longer.
+    /// The same with another timeout.
     pub fn upgrade_within(&self, patience: &str, values: &Value) -> Result<()> {
         self.run("upgrade", values, patience).map(drop)
     }
 
-    /// Runs the chart's own test and gives what it said.
+    /// Runs the chart's own test and returns its output.
     pub fn test(&self) -> Result<String> {
         self.cluster.helm(["test", RELEASE, "--namespace", self.namespace, "--timeout", LONG_ENOUGH])
     }
 
-    /// Takes it away.
+    /// Uninstalls it.
     pub fn uninstall(self) -> Result<String> {
         let options = ["--namespace", self.namespace, "--wait", "--timeout", LONG_ENOUGH];
         self.cluster.helm(["uninstall", RELEASE].into_iter().chain(options))
@@ -94,7 +95,7 @@ impl<'c> Release<'c> {
 }
 
 impl Cluster {
-    /// Objects of the release that are there, as `kind/name`. What is about to go does not count.
+    /// The objects of the release, as `kind/name`, without those that are being deleted.
     pub fn objects_of_release(&self) -> Result<Vec<String>> {
         let listed =
             self.kubectl(["get", KINDS, "--all-namespaces", "--selector", OURS, "--output", "json"])?;
@@ -107,7 +108,7 @@ impl Cluster {
             .collect())
     }
 
-    /// Asks the API server to check objects as if they were made.
+    /// Asks the API server to validate objects, without creating them.
     pub fn would_accept(&self, manifest: &str) -> Result<()> {
         let file = self.folder().join("rendered.yaml");
         fs::write(&file, manifest)?;

@@ -1,4 +1,4 @@
-//! What the accounts of an installation may do: all that is listed, and nothing else.
+//! The permissions of an installation's service accounts: everything that is listed, and nothing else.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -12,17 +12,18 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, NAMESPACE};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
-/// Empty for the whole cluster. `elsewhere` stands for every namespace that is nobody's.
+/// Empty for the whole cluster. `elsewhere` stands for every other namespace.
 const NAMESPACES: [&str; 4] = ["", NAMESPACE, "default", "elsewhere"];
-/// What every account may ask, by a role of Kubernetes itself.
+/// The prefix of resources that every account may use, by a role of Kubernetes itself.
 const FOR_EVERYBODY: &str = "selfsubject";
 const AT_ONCE: usize = 8;
 
-/// A right: verb, group, resource and namespace.
+/// A permission: verb, group, resource and namespace.
 type Right = (String, String, String, String);
 
 impl Cluster {
-    /// Asks the API server about everything that it knows: this account may do what is listed for it, and nothing else.
+    /// Asks the API server about every resource that it serves: this account may do what is listed for it, and nothing
+    /// else.
     pub fn rights_are_those_listed(&self, account: &str, who: Who) -> Result<()> {
         let resources = resources(self)?;
         let all: Vec<Right> = VERBS
@@ -57,8 +58,8 @@ impl Cluster {
     }
 }
 
-/// What the program's own list says. A right in the whole cluster is one in every namespace. A right to single objects is not
-/// seen when one asks about all of them.
+/// The permissions in the program's own list. A permission in the whole cluster holds in every namespace. A permission
+/// on single objects does not show in a review about all of them.
 fn listed(who: Who) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     for call in Call::needed(who, &Config::default()) {
@@ -79,7 +80,7 @@ fn listed(who: Who) -> BTreeSet<Right> {
     rights
 }
 
-/// Everything the API server knows, with its parts, and what Karpenter would add.
+/// Every resource that the API server serves, with subresources, and those that Karpenter would add.
 fn resources(cluster: &Cluster) -> Result<Vec<(String, String)>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut found = vec![

@@ -1,4 +1,4 @@
-//! Patience, and what a person would look at next when it has run out.
+//! Waiting, and diagnostics for when a wait times out.
 
 use std::panic::Location;
 use std::path::Path;
@@ -11,28 +11,28 @@ use serde_json::Value;
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::node::{self, OWN_NAMES};
 
-/// How long anything may take. Generous: it is only ever used up by a test that fails.
+/// How long anything may take. It is generous, because only a failing test uses it up.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(150);
 const LOG_LINES: usize = 25;
 const MANY: usize = 12;
 
 impl Cluster {
-    /// Looks until it is so. An error counts as "not yet".
+    /// Polls until `look` returns true. An error counts as "not yet".
     ///
-    /// What is waited for reads as the end of "waiting for": `the gate of n2 to open`.
+    /// `what` completes the phrase "waiting for": `the gate of n2 to open`.
     #[track_caller]
     pub fn eventually(&self, what: &str, mut look: impl FnMut() -> Result<bool>) -> Result<()> {
         self.wait_for(what, || Ok(look()?.then_some(())))
     }
 
-    /// Looks until there is something, and gives it. An error counts as "not yet".
+    /// Polls until `look` returns something, and returns that. An error counts as "not yet".
     #[track_caller]
     pub fn wait_for<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         self.wait_at_most(PATIENCE, what, look)
     }
 
-    /// The same with another limit, for what the product promises within a stated time.
+    /// The same with another limit, for things that the product promises within a stated time.
     #[track_caller]
     pub fn wait_at_most<T>(
         &self,
@@ -56,12 +56,12 @@ impl Cluster {
         }
     }
 
-    /// How things stand: nodes, pods, events, and what the replicas said last.
+    /// The current situation: nodes, pods, events, and the last log lines of the replicas.
     #[must_use]
     pub fn story(&self) -> String {
         let pods = self.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods"));
         let events = self.api().list("/apis/events.k8s.io/v1/events").map(|mut events| {
-            // About nodes only what the product tells: kubelets tell a lot.
+            // Of the events about nodes, only those of the product: kubelets report many.
             events.retain(|event| {
                 let ours = event["reportingController"].as_str().is_some_and(|who| who.contains(NAMESPACE));
                 ours || event["metadata"]["namespace"] == NAMESPACE
@@ -81,7 +81,7 @@ impl Cluster {
     }
 }
 
-/// A heading, and the lines of each object, or of the last ones of very many.
+/// A heading, and the lines of each object, or of the last objects if there are many.
 fn chapter(heading: &str, objects: Result<Vec<Value>>, lines: fn(&Value) -> Vec<String>) -> String {
     let mut text = vec![format!("{heading}:")];
     match objects {

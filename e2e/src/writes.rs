@@ -1,4 +1,4 @@
-//! What the product wrote, as the API server's audit log has it.
+//! The product's writes, from the API server's audit log.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use crate::cluster::{Cluster, NAMESPACE};
 use crate::controller::ACCOUNT;
 use crate::node::Node;
 
-/// Leases say who may write; a review is a question that has the form of a creation.
+/// Leases only decide who may write, and a review is a question in the form of a creation.
 const NO_WRITES: [&str; 2] = ["leases", "selfsubjectaccessreviews"];
 
-/// A request of the product's controller that was meant to change something, also if it was refused.
+/// A request of the product's controller that was meant to change something, even if it was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Which replica sent it.
+    /// The replica that sent it.
     pub replica: String,
     /// create, update, patch, delete.
     pub verb: String,
@@ -26,12 +26,12 @@ pub struct Write {
     pub name: String,
     /// The HTTP status of the answer.
     pub code: u16,
-    /// When the request came, as the server wrote it: comparing the texts compares the times.
+    /// When the request arrived, as the server wrote it: comparing the texts compares the times.
     pub at: String,
 }
 
 impl Cluster {
-    /// What the product's controllers wrote so far, in the order of the answers, leases left out.
+    /// The writes of the product's controllers so far, in the order of the answers, without leases.
     pub fn writes(&self) -> Result<Vec<Write>> {
         let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
         let events = self.audit()?.into_iter();
@@ -44,7 +44,7 @@ impl Cluster {
 }
 
 impl Node<'_> {
-    /// What the product's controllers wrote to this node and to its workers so far. Events are not among it.
+    /// The writes of the product's controllers to this node and its workers so far, without events.
     pub fn writes(&self) -> Result<Vec<Write>> {
         let worker = worker_name(&self.uid().into());
         let mut writes = self.cluster().writes()?;
@@ -58,7 +58,7 @@ impl Node<'_> {
 }
 
 impl Write {
-    /// Whether it was carried out.
+    /// Returns true if it was carried out.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         (200..300).contains(&self.code)
@@ -79,7 +79,7 @@ impl fmt::Display for Write {
     }
 }
 
-/// The replica in what a client calls itself: `kube-node-ready/0.1.0 (a_1f2e3d4c)`.
+/// The replica in a user agent: `kube-node-ready/0.1.0 (a_1f2e3d4c)`.
 fn replica(agent: &str) -> &str {
     agent
         .split_once('(')
@@ -87,7 +87,7 @@ fn replica(agent: &str) -> &str {
         .map_or("", |(identity, _)| named(identity))
 }
 
-/// The name of the replica that calls itself so. Each run of it adds something else after an underscore.
+/// The name of the replica with this identity. Each run adds a different suffix after an underscore.
 pub(crate) fn named(identity: &str) -> &str {
     identity.split_once('_').map_or(identity, |(name, _)| name)
 }

@@ -1,5 +1,5 @@
-//! The controller dies without a word at each point of a node's life. Whoever starts next finishes what was begun, with
-//! one worker for each attempt; and what a worker found out about a node says nothing about its namesake.
+//! The controller crashes at each point of a node's life. Its successor finishes what was begun, with one worker for
+//! each attempt; and the result of a worker for one node says nothing about a later node of the same name.
 
 use std::process::Command;
 use std::thread;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use knr_e2e::{Cluster, Controller, Hold, Node, PATIENCE, Write};
 use serde_json::{Value, json};
 
-/// What a controller can do in this time is little: a request takes longer.
+/// A controller gets little done in this time: a single request takes longer.
 const STEP: Duration = Duration::from_millis(2);
 
 #[test]
@@ -35,8 +35,8 @@ fn a_crash_loses_nothing_and_repeats_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Dies with one node that has no worker yet, one whose worker is pending, one whose worker runs, and one whose worker has
-/// passed. The third one still runs when the controller is back.
+/// Dies while one node has no worker yet, one has a pending worker, one has a running worker, and the worker of one has
+/// passed. The running worker still runs when the controller is back.
 fn dies_before_it_can_act(
     controller: &mut Controller,
     hold: &Hold,
@@ -66,8 +66,9 @@ fn dies_before_it_can_act(
     hold.release(pending)
 }
 
-/// The worker of the node is at work. When it has ended, the controller goes on in small steps, to be killed when the API
-/// server has carried out the patch that opens the node. Just then it may or may not have made the worker of another one.
+/// The worker of the node is running. Once it has ended, the controller continues in small steps, and is killed as soon
+/// as the API server has carried out the patch that opens the node. By then it may or may not have created the worker
+/// of the other node.
 fn dies_after_the_patch(controller: &mut Controller, hold: &Hold, node: &Node, other: &Node) -> Result<()> {
     controller.freeze()?;
     hold.release(node)?;
@@ -83,7 +84,8 @@ fn dies_after_the_patch(controller: &mut Controller, hold: &Hold, node: &Node, o
     begin_again(controller)
 }
 
-/// A node goes and comes again under its name, in the same boot, while its worker runs. Then the worker passes.
+/// A node is deleted and created again under the same name, in the same boot, while its worker runs. Then the worker
+/// passes.
 fn a_namesake_is_not_opened_by_an_old_result(
     cluster: &Cluster,
     controller: &Controller,
@@ -92,7 +94,7 @@ fn a_namesake_is_not_opened_by_an_old_result(
 ) -> Result<()> {
     old.wait_for_worker("Running")?;
     assert_eq!(count(&old.writes()?, "create", "pods"), 1);
-    // The garbage collector would remove the worker with its node, and this is about what happens if it is late.
+    // The garbage collector would remove the worker with its node; this test is about a late garbage collector.
     signal_controller_manager(cluster, "STOP")?;
     controller.freeze()?;
     let namesake = namesake_of(&old.object()?);
@@ -128,7 +130,7 @@ fn begin_again(controller: &mut Controller) -> Result<()> {
     controller.wait_until_leading()
 }
 
-/// Open, said to be so, and tidied up.
+/// The node is open, its condition says so, and its worker is removed.
 fn is_finished(cluster: &Cluster, node: &Node) -> Result<()> {
     cluster.eventually(&format!("{} to be verified and tidied up", node.name()), || {
         let condition = node.condition()?.context("it has no condition")?;
@@ -136,7 +138,7 @@ fn is_finished(cluster: &Cluster, node: &Node) -> Result<()> {
     })
 }
 
-/// All of its life took one worker, which was its first attempt, and one patch, which opened it.
+/// Its whole life took one worker, which was its first attempt, and one patch, which opened it.
 fn had_one_worker(node: &Node) -> Result<()> {
     let (writes, state) = (node.writes()?, node.state()?);
     let (workers, patches) = (count(&writes, "create", "pods"), count(&writes, "patch", "nodes"));
@@ -145,7 +147,7 @@ fn had_one_worker(node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// How many writes of a kind were carried out.
+/// The number of writes of a kind that were carried out.
 fn count(writes: &[Write], verb: &str, resource: &str) -> usize {
     let same = writes.iter().filter(|write| write.verb == verb && write.resource == resource);
     same.filter(|write| write.succeeded()).count()
@@ -159,7 +161,7 @@ fn boot(node: &Node) -> Result<Value> {
     Ok(node.object()?["status"]["nodeInfo"]["bootID"].take())
 }
 
-/// The same node once more, as far as somebody other than the API server can say so.
+/// The same node again, as far as a client can set its fields.
 fn namesake_of(node: &Value) -> Value {
     let metadata = &node["metadata"];
     json!({
@@ -170,7 +172,7 @@ fn namesake_of(node: &Value) -> Value {
     })
 }
 
-/// A kubelet that stands still leaves its pods pending.
+/// A stopped kubelet leaves its pods pending.
 fn signal_kubelet(node: &Node, signal: &str) -> Result<()> {
     let machine = node.machine()?;
     let pid = machine.exec(["pidof", "kubelet"])?;

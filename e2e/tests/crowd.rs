@@ -45,11 +45,11 @@ fn a_thousand_workers_that_never_start_do_not_delay_a_newcomer() -> Result<()> {
         [worker_name(&newcomer.uid().into())],
         "no other worker was made before or after its own"
     );
-    assert_eq!(pending(&cluster)?, STUCK, "no other worker had to go for it");
+    assert_eq!(pending(&cluster)?, STUCK, "no other worker was removed for it");
     Ok(())
 }
 
-/// The workers that nobody has started.
+/// The number of workers that nothing has started.
 fn pending(cluster: &Cluster) -> Result<usize> {
     let pods = cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods"))?;
     Ok(pods.iter().filter(|pod| pod["status"]["phase"] == "Pending").count())

@@ -1,4 +1,4 @@
-//! Commands of kubectl and Helm that people are told to type are typed: all of them, on a real cluster.
+//! Runs all kubectl and Helm commands of the documentation, on a real cluster.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,21 +9,22 @@ use knr_e2e::{Cluster, RELEASE, Release, in_checkout, pods_of, product, values};
 use lab::{Home, Tool};
 use serde_json::json;
 
-/// Where the pages install it.
+/// The namespace that the pages use.
 const NAMESPACE: &str = "kube-system";
-/// A part of a command, and what it may fail with here: there is nothing for it to find, but it was understood.
+/// Part of a command, and the error that it may fail with here: the command is valid, but there is nothing for it to
+/// find.
 const MAY_FIND_NOTHING: [(&str, &str); 3] = [
     ("unverified:NoSchedule-", "not found"),
     ("job/kube-node-ready-release", "not found"),
     ("get nodepools", "doesn't have a resource type"),
 ];
-/// Deletes nothing.
+/// A wrapper around kubectl that deletes nothing.
 const KUBECTL: &str = r#"verb="$1"; shift
 case "$verb" in
   delete) exec "$KUBECTL" delete --dry-run=server "$@" ;;
   *) exec "$KUBECTL" "$verb" "$@" ;;
 esac"#;
-/// The installation stays as it is.
+/// A wrapper around Helm that leaves the installation as it is.
 const HELM: &str = r#"verb="$1"; shift
 case "$verb" in
   install) exec "$HELM" template --kube-version "$KUBE_VERSION" "$@" ;;
@@ -34,7 +35,7 @@ esac"#;
 #[test]
 fn commands_in_the_pages_work() -> Result<()> {
     let cluster = Cluster::start_bare("documented", |lab| lab.nodes(1))?;
-    // All else as it is by default, as in the pages.
+    // Everything else has its default, as in the pages.
     Release::install_in(NAMESPACE, &cluster, &json!({ "image": values()["image"] }))?;
     let node = cluster.join("n2")?;
     node.wait_until_open()?;
@@ -46,7 +47,7 @@ fn commands_in_the_pages_work() -> Result<()> {
     Ok(())
 }
 
-/// Commands in the blocks of all pages for people who run it.
+/// The commands in the code blocks of all pages for operators.
 fn commands() -> Result<Vec<String>> {
     let mut pages = vec![
         in_checkout("README.md"),
@@ -80,7 +81,7 @@ fn commands_are_found_in_a_page() {
     assert_eq!(commands_of(page), ["kubectl get    nodes", "helm list"]);
 }
 
-/// Where commands are typed.
+/// The environment in which commands run.
 struct Terminal {
     path: String,
     variables: [(&'static str, String); 4],
@@ -115,7 +116,7 @@ impl Terminal {
         })
     }
 
-    /// What a person would put in for what is only named in the pages.
+    /// Replaces the placeholders of the pages with real names.
     fn filled(&self, command: &str) -> String {
         let image = format!("{}:{}", product::REPOSITORY, product::TAG);
         let released = format!("ghcr.io/kube-node-ready/kube-node-ready:{}", env!("CARGO_PKG_VERSION"));
@@ -133,7 +134,7 @@ impl Terminal {
         .fold(command.to_owned(), |command, (named, real)| command.replace(named, real))
     }
 
-    /// What is wrong with a command.
+    /// Runs a command, and returns its error if it fails.
     fn complaint(&self, command: &str) -> Option<String> {
         let filled = self.filled(command);
         self.run(&filled).err().map(|error| format!("$ {filled}\n{error:#}"))

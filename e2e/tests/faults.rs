@@ -1,4 +1,4 @@
-//! Nodes that are broken in each way that a lab knows. They say that they are Ready, and are kept closed.
+//! Nodes with each fault that the lab can inject. They report that they are Ready, and are kept closed.
 
 use std::any::Any;
 use std::thread;
@@ -9,7 +9,7 @@ use knr_e2e::{Cluster, Config, Controller, GateLog, Node};
 use lab::Fault;
 use serde_json::{Value, json};
 
-/// On the first node, so that pods of all other nodes have to leave theirs to reach it.
+/// On the first node, so that pods on all other nodes have to leave theirs to reach it.
 const WEB: &str = "apiVersion: v1
 kind: Pod
 metadata: { name: web, namespace: default, labels: { app: web } }
@@ -26,7 +26,7 @@ spec: { selector: { app: web }, ports: [{ port: 80, targetPort: 8080 }] }
 /// Once a node has used up its attempts, the next one comes after this long, or on request.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_hours(1);
 
-/// A fault, the word for it in the condition, and what a person is told.
+/// A fault, its reason in the condition, and parts of the message.
 struct Case {
     node: &'static str,
     fault: Fault,
@@ -81,7 +81,7 @@ fn broken_nodes_stay_closed_until_they_are_mended() -> Result<()> {
     let config = Config::new()
         .set("reconciliation.maxRetries", 3)
         .set("reconciliation.maxRetryDelaySeconds", LONGEST_PAUSE.as_secs())
-        // All nodes fail at once here, and it is not the cluster's fault.
+        // Here all nodes fail at once, and it is not the cluster's fault.
         .set("limits.deletion.maxFailingPercent", 100)
         .set("worker.retries", 0)
         .set("worker.services", json!(["kube-system/kube-dns", "default/web"]));
@@ -120,7 +120,7 @@ impl<'a> Broken<'a> {
         Ok(())
     }
 
-    /// Looks until an attempt has failed, and gives the time of the next one.
+    /// Waits until an attempt has failed, and returns the time of the next one.
     fn has_failed(&self, attempt: u32, pause: i64) -> Result<Timestamp> {
         self.node.wait_for_state("attempt", attempt)?;
         let state = self.node.state()?;
@@ -129,7 +129,8 @@ impl<'a> Broken<'a> {
         Ok(next_try)
     }
 
-    /// When each of its workers was asked for, by the clock of the API server, which is that of the product here.
+    /// The time at which each of its workers was requested, by the API server's clock, which is also the product's
+    /// here.
     fn workers(&self) -> Result<Vec<Timestamp>> {
         let writes = self.node.writes()?;
         let started = writes.iter().filter(|write| write.verb == "create" && write.succeeded());
@@ -155,11 +156,11 @@ impl<'a> Broken<'a> {
         cluster.eventually("an event for each attempt", || Ok(self.failures()? >= 3))?;
         cluster.eventually("the last worker to be gone", || Ok(node.workers()?.is_empty()))?;
         assert!(!node.is_open()? && node.label("node-ready/verified")?.is_none());
-        assert!(self.says_that_it_is_ready()?, "this would not be what a gate is for");
+        assert!(self.says_that_it_is_ready()?, "a gate is for nodes that report Ready");
         Ok(())
     }
 
-    /// What the condition tells people to do is done, word for word.
+    /// Does what the condition advises, word for word.
     fn once_mended_is_opened_on_request(&self) -> Result<()> {
         let before = self.workers()?.len();
         self.node.machine()?.heal()?;
@@ -173,7 +174,7 @@ impl<'a> Broken<'a> {
         Ok(())
     }
 
-    /// How often people were told that an attempt has failed.
+    /// The number of events that report a failed attempt.
     fn failures(&self) -> Result<usize> {
         let events = self.node.events()?;
         let is_failure =
@@ -196,7 +197,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Does the same with each of them at once.
+/// Does the same with all items in parallel.
 fn in_parallel<'i, T: Sync, R: Send>(
     items: &'i [T],
     work: impl Fn(&'i T) -> Result<R> + Sync,

@@ -1,5 +1,5 @@
-//! Two startup gates that wait for different pods in different namespaces: each opens for its own, and no pod is watched that
-//! no gate waits for.
+//! Two startup gates that wait for different pods in different namespaces: each opens for its own pods, and no pods are
+//! watched that no gate waits for.
 
 use anyhow::{Result, ensure};
 use knr_e2e::{ACCOUNT, Cluster, Config, Controller, NAMESPACE};
@@ -23,13 +23,18 @@ fn each_gate_has_watches_of_its_own_and_opens() -> Result<()> {
     let node = cluster.node("n1")?;
     node.patch(&json!({ "spec": { "taints": [taint("network"), taint("storage")] } }))?;
     assert_eq!(node.taints()?, [NETWORK, STORAGE]);
+    // The node was never verified, and says anyway why it is closed.
+    let waits = node.wait_for_condition(knr_e2e::PATIENCE, "Unknown", &["gate network", "gate storage"])?;
+    assert_eq!(waits.reason, "WaitingForInitPods");
 
     cluster.api().create("/api/v1/namespaces/kube-system/pods", &pod("network"))?;
     cluster.eventually("the first gate to open", || Ok(node.taints()? == [STORAGE]))?;
     cluster.api().create("/api/v1/namespaces/default/pods", &pod("storage"))?;
     cluster.eventually("the second gate to open", || Ok(node.taints()?.is_empty()))?;
+    let says_so = || Ok(node.condition()?.is_some_and(|condition| condition.reason == "Unverified"));
+    cluster.eventually("the node no longer to say that it waits", says_so)?;
 
-    // The audit log shows a watch when it has ended.
+    // The audit log shows a watch only once it has ended.
     assert!(controller.terminate()?.success());
     let expected = [
         "watch of app=network in kube-system",
@@ -38,14 +43,14 @@ fn each_gate_has_watches_of_its_own_and_opens() -> Result<()> {
     ];
     cluster.eventually("these and no other reads of pods", || {
         let mut reads = reads_of_pods(&cluster)?;
-        // While workers run they are read now and then.
+        // While workers run, they are read periodically.
         reads.retain(|read| *read != format!("watch of {WORKERS} in {NAMESPACE}"));
         ensure!(reads == expected, "{reads:#?}");
         Ok(true)
     })
 }
 
-/// How the controller read pods: each watch and list with its selector and namespace, sorted.
+/// The controller's reads of pods: each watch and list with its selector and namespace, sorted.
 fn reads_of_pods(cluster: &Cluster) -> Result<Vec<String>> {
     let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let events = cluster.audit()?.into_iter().filter(|event| event.user == user && event.resource == "pods");

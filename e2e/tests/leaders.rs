@@ -1,5 +1,5 @@
-//! Two replicas, of which one leads: it is frozen, cut off, killed and asked to go. Each time the other one takes over, and
-//! only the one that leads writes.
+//! Two replicas, one of which leads. The leader is frozen, cut off, killed, and asked to stop. Each time the other one
+//! takes over, and only the leader writes.
 
 use std::thread;
 use std::time::Duration;
@@ -9,11 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 use knr_e2e::{ACCOUNT, Cluster, Controller, Hold, NAMESPACE, Node, Outage, Write};
 use lab::AuditEvent;
 
-/// From the last renewal of a leader that is gone to the first one of the next: the lease of six seconds, and two.
+/// From the last renewal of a leader that is gone to the first renewal of the next: the lease duration of six seconds,
+/// plus two.
 const TAKEOVER: SignedDuration = SignedDuration::from_secs(8);
-/// A lease that was given back is taken at once.
+/// A lease that was released is taken at once.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(2);
-/// How long it is watched that nothing happens, and how often a leader renews its lease meanwhile.
+/// How long the replicas are observed while nothing happens, and how often a leader may renew its lease in that time.
 const IDLE: Duration = Duration::from_secs(20);
 const RENEWALS: usize = 22;
 
@@ -47,7 +48,7 @@ struct Scene<'c> {
 }
 
 impl<'c> Scene<'c> {
-    /// When it wakes up, it believes that it leads, and has just heard of a node that needs a worker.
+    /// When it resumes, it believes that it leads, and learns of a node that needs a worker.
     fn a_leader_is_frozen_and_wakes_up_too_late(&self, old: &Controller, new: &Controller) -> Result<()> {
         let (node, newcomer) = (self.node_at_work("n1")?, self.cluster.node("n2")?);
         old.freeze()?;
@@ -61,7 +62,7 @@ impl<'c> Scene<'c> {
         self.handed_over(old, new, TAKEOVER)
     }
 
-    /// Nobody tells it. What it sends in vain arrives when its way is open again.
+    /// The old leader is not notified. The requests that it sends in the meantime arrive once it is reconnected.
     fn a_leader_is_cut_off(&self, old: &Controller, new: &Controller) -> Result<()> {
         let node = self.node_at_work("n3")?;
         old.cut_off(Outage::Silent);
@@ -113,7 +114,8 @@ impl<'c> Scene<'c> {
         Ok(node)
     }
 
-    /// Lets its worker go and looks until the node is open and tidied up. Nobody else made a worker for it.
+    /// Releases its worker and waits until the node is open and the worker is removed. No other worker was created for
+    /// it.
     fn is_verified_by_one_worker(&self, node: &Node) -> Result<()> {
         self.hold.release(node)?;
         self.cluster.eventually(&format!("{} to be verified and tidied up", node.name()), || {
@@ -130,7 +132,7 @@ impl<'c> Scene<'c> {
         })
     }
 
-    /// The new leader came in time, and the old one has written nothing since.
+    /// The new leader took over in time, and the old one has written nothing since.
     fn handed_over(&self, old: &Controller, new: &Controller, limit: SignedDuration) -> Result<()> {
         let Handover { from, to, ended, began } = self.handover()?;
         assert_eq!((from.as_str(), to.as_str()), (old.name(), new.name()));
@@ -142,7 +144,7 @@ impl<'c> Scene<'c> {
         Ok(())
     }
 
-    /// The last time that the lease went from one replica to another.
+    /// The last time that the lease passed from one replica to another.
     fn handover(&self) -> Result<Handover> {
         let held: Vec<Write> =
             self.requests()?.into_iter().filter(AuditEvent::is_write).map(Write::from).collect();
@@ -154,7 +156,7 @@ impl<'c> Scene<'c> {
         Ok(Handover { from, to, ended: before.at.clone(), began: after.at.clone() })
     }
 
-    /// What the replicas asked for so far.
+    /// All requests of the replicas so far.
     fn requests(&self) -> Result<Vec<AuditEvent>> {
         let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
         let mut events = self.cluster.audit()?;
@@ -163,17 +165,17 @@ impl<'c> Scene<'c> {
     }
 }
 
-/// One replica stops to renew the lease, and another one takes it.
+/// One replica stops renewing the lease, and another one takes it.
 struct Handover {
     from: String,
     to: String,
-    /// When the last renewal came.
+    /// The time of the old leader's last renewal.
     ended: String,
-    /// When the first renewal came.
+    /// The time of the new leader's first renewal.
     began: String,
 }
 
-/// How many workers were made.
+/// The number of workers that were created.
 fn made(writes: &[Write]) -> usize {
     let creations = writes.iter().filter(|write| write.verb == "create" && write.resource == "pods");
     creations.filter(|write| write.succeeded()).count()

@@ -1,4 +1,4 @@
-//! Nodes that change after they were verified, and others who write to the same nodes all the time.
+//! Nodes that change after they were verified, and other controllers that constantly write to the same nodes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,7 +81,7 @@ fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Nod
     let doors = node.gate_log()?;
     let before = node.state()?;
     let pause = |value: Option<&str>| node.annotate("node-ready/paused", value);
-    // A machine that is switched on works; it has to be broken before it is verified.
+    // A machine has no fault when it starts, so it has to be broken before it is verified.
     pause(Some("true"))?;
     node.machine()?.reboot()?;
     node.machine()?.inject(Fault::Dns)?;
@@ -92,7 +92,7 @@ fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Nod
     opens_once_mended(cluster, node)
 }
 
-/// What happens to the other node afterwards shows that the product has seen the restart of this one.
+/// The verification of the other node afterwards shows that the product has seen the restart of this one.
 fn a_restart_is_ignored_if_that_is_asked_for(cluster: &Cluster, node: &Node, other: &Node) -> Result<()> {
     cluster.eventually("its last worker to be gone", || Ok(node.workers()?.is_empty()))?;
     let (state, writes) = (node.state()?, node.writes()?.len());
@@ -120,7 +120,7 @@ fn a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(
     Ok(())
 }
 
-/// Looks until a worker that was made since then has come to this verdict.
+/// Waits until a worker that was created since has come to this verdict.
 fn wait_for_another_verdict(cluster: &Cluster, node: &Node, before: &Value, phase: &str) -> Result<()> {
     cluster.wait_for(&format!("{} to be {phase} once more", node.name()), || {
         let state = node.state()?;
@@ -143,7 +143,7 @@ fn opens_once_mended(cluster: &Cluster, node: &Node) -> Result<()> {
     cluster.eventually(&format!("{} to be verified", node.name()), || node.is_verified())
 }
 
-/// On simulated nodes, five at a time: so all of them write to the same few.
+/// Uses simulated nodes, five at a time, so that all controllers write to the same few.
 fn nothing_of_others_is_lost_in_fifty_verifications(cluster: &Cluster) -> Result<()> {
     let crowd = Crowd::new(cluster.api());
     let mut all = Vec::new();
@@ -165,7 +165,7 @@ fn nothing_of_others_is_lost_in_fifty_verifications(cluster: &Cluster) -> Result
     all.iter().try_for_each(|node| lock(node).look(cluster.api()))
 }
 
-/// Controllers of others, which change taints and a label of theirs on nodes.
+/// Other controllers, which change their own taints and label on nodes.
 struct Crowd<'c> {
     api: &'c Api,
     nodes: Mutex<Vec<Arc<Mutex<Tended>>>>,
@@ -177,7 +177,7 @@ struct Crowd<'c> {
 
 impl<'c> Crowd<'c> {
     const SIZE: usize = 6;
-    /// Of all of them together.
+    /// The time for each write, over all controllers.
     const PACE: Duration = Duration::from_millis(40);
 
     fn new(api: &'c Api) -> Self {
@@ -192,7 +192,7 @@ impl<'c> Crowd<'c> {
         }
     }
 
-    /// Leaves alone what it has done so far and turns to these.
+    /// Leaves the previous nodes alone and turns to these.
     fn turn_to(&self, nodes: &[Node]) -> Result<Vec<Arc<Mutex<Tended>>>> {
         let tended = |node: &Node| Ok(Arc::new(Mutex::new(Tended { object: node.object()? })));
         let nodes: Vec<_> = nodes.iter().map(tended).collect::<Result<_>>()?;
@@ -223,13 +223,13 @@ impl<'c> Crowd<'c> {
     }
 }
 
-/// A node as those others last saw it.
+/// A node as the other controllers last saw it.
 struct Tended {
     object: Value,
 }
 
 impl Tended {
-    /// Writes all taints of the node back, if nobody has changed the node since. Says whether that is so.
+    /// Writes all taints of the node back, unless it has changed since. Returns true if they were written.
     fn edit(&mut self, api: &Api, step: u64) -> Result<bool> {
         let mut wanted = self.object.clone();
         change(&mut wanted, step);
@@ -248,7 +248,8 @@ impl Tended {
         Ok(true)
     }
 
-    /// Reads it anew. Whoever has changed it, everything of those others must be there, in their order.
+    /// Reads it again. No matter what has changed it, the taints and the label of the other controllers must be there,
+    /// in order.
     fn look(&mut self, api: &Api) -> Result<()> {
         let object = api.get(&self.path())?;
         let (now, before) = (of_others(&object), of_others(&self.object));
@@ -262,7 +263,7 @@ impl Tended {
     }
 }
 
-/// Puts a taint somewhere into the list, changes one, or takes one off; and counts by a label.
+/// Inserts a taint somewhere in the list, changes one, or removes one; and counts in a label.
 fn change(node: &mut Value, step: u64) {
     node["metadata"]["labels"][COUNTER] = json!(step.to_string());
     let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();

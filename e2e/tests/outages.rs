@@ -1,4 +1,5 @@
-//! The API server restarts, forgets, and is out of reach for a minute. Nodes join meanwhile, and are verified afterwards.
+//! The API server restarts, loses its history, and is out of reach for a minute. Nodes that join in the meantime are
+//! verified afterwards.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,7 +23,7 @@ fn everything_heals_by_itself() -> Result<()> {
     Ok(())
 }
 
-/// One node has just been closed, the other is on its way.
+/// One node has just been closed, the other is still joining.
 fn nodes_are_verified_although_the_api_server_restarts(cluster: &Cluster) -> Result<()> {
     let joining = cluster.add_node("n2").taint(GATE.parse()?).switch_on()?;
     let node = cluster.node("n1")?;
@@ -33,7 +34,7 @@ fn nodes_are_verified_although_the_api_server_restarts(cluster: &Cluster) -> Res
     cluster.node("n2")?.wait_until_open()
 }
 
-/// In this minute one node joins, the API server forgets all that has been, and another node joins.
+/// In this minute one node joins, etcd is compacted, and another node joins.
 fn nodes_that_join_in_a_minute_of_silence_are_verified(
     cluster: &Cluster,
     controller: &Controller,
@@ -44,7 +45,7 @@ fn nodes_that_join_in_a_minute_of_silence_are_verified(
         let heard_last = cluster.version()?;
         let before = cluster.join("n3")?;
         cluster.compact()?;
-        // What it still had in memory goes too.
+        // The restart clears the API server's watch cache too.
         cluster.restart(Component::ApiServer)?;
         assert_eq!(cluster.hear_from(heard_last)?["object"]["code"], 410);
         let after = cluster.join("n4")?;
@@ -63,7 +64,7 @@ fn nodes_that_join_in_a_minute_of_silence_are_verified(
     Ok(())
 }
 
-/// What it says about its health while something else goes on.
+/// Collects the answers of the controller's health endpoints while `work` runs.
 fn while_looking_at<T>(
     controller: &Controller,
     work: impl FnOnce() -> Result<T>,

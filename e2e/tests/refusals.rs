@@ -1,7 +1,8 @@
-//! Workers that are refused, have no image, or cannot be executed. None of it is the fault of their node, even if the same checks
-//! pass elsewhere: the node shows what is wrong, loses no attempt, is not deleted, and opens once the worker can run.
+//! Workers that are refused, have no image, or cannot be executed. None of this is their node's fault, even if the same
+//! checks pass elsewhere: the node shows what is wrong, loses no attempt, is not deleted, and opens once the worker can
+//! run.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
@@ -121,7 +122,7 @@ fn an_image_that_no_node_can_run(
     node.opens_on_its_first_attempt()
 }
 
-/// That many nodes wait for somebody to fix this.
+/// This many nodes wait for an operator to fix this.
 fn is_counted(cluster: &Cluster, controller: &Controller, nodes: u32, reason: &str) -> Result<()> {
     cluster.eventually(&format!("{nodes} nodes to be counted as blocked by {reason}"), || {
         let blocked = controller.metrics()?.value("kube_node_ready_nodes_blocked", &[("reason", reason)]);
@@ -129,20 +130,22 @@ fn is_counted(cluster: &Cluster, controller: &Controller, nodes: u32, reason: &s
     })
 }
 
-/// A node whose worker cannot run, which is not its fault.
+/// A node whose worker cannot run, through no fault of the node.
 struct Blameless<'a>(&'a Node<'a>);
 
 impl Blameless<'_> {
-    /// Waits until people can see on the node what is wrong.
+    /// Waits until the node's condition shows what is wrong.
     #[track_caller]
     fn shows(&self, parts: &[&str]) -> Result<Condition> {
+        let began = Instant::now();
         let condition = self.0.wait_for_condition(SHOWN, "Unknown", parts)?;
+        eprintln!("{}: {parts:?} shown after {:.1} s", self.0.name(), began.elapsed().as_secs_f64());
         assert!(!condition.reason.is_empty(), "{condition:?}");
         self.has_lost_no_attempt()?;
         Ok(condition)
     }
 
-    /// Waits until its worker has been pending for longer than it may, or is gone.
+    /// Waits until its worker has exceeded the pending timeout, or is gone.
     fn outlasts_the_pending_timeout(&self, cluster: &Cluster) -> Result<()> {
         let limit = SignedDuration::from_secs(PENDING_TIMEOUT_SECONDS);
         cluster.eventually("the worker to use up its time", || {
@@ -160,7 +163,7 @@ impl Blameless<'_> {
         Ok(())
     }
 
-    /// It does so by itself, is the node that it was, and no attempt was lost before.
+    /// It opens by itself, is still the same node, and lost no attempt before.
     fn opens_on_its_first_attempt(&self) -> Result<()> {
         let node = self.0;
         node.wait_until_open()?;

@@ -1,5 +1,5 @@
-//! etcd is restored from a backup while the controller runs. Versions go back, nodes are again what they were, and some were
-//! never there. The same controller finds its way, and touches nothing that is in order.
+//! etcd is restored from a backup while the controller runs. Resource versions go back, nodes revert to an earlier
+//! state, and some never existed. The same controller recovers, and touches nothing that is in order.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use knr_e2e::{Cluster, Config, Controller, GATE, Hold, LONG_GRACE, Node, PATIENC
 use lab::{Component, Tool};
 use serde_json::{Value, json};
 
-/// How many versions are undone: more than come by themselves while the test runs.
+/// The number of versions that are undone: more than occur by themselves while the test runs.
 const UNDONE: u64 = 1500;
-/// After that a watch lists again.
+/// After this much silence, a watch lists again.
 const SILENCE: Duration = Duration::from_secs(100);
-/// The controller manager writes it to every new node.
+/// An annotation that the controller manager writes to every new node.
 const OF_CONTROL_PLANE: &str = "node.alpha.kubernetes.io/ttl";
 const NOTICED: &str = "etcd was restored from a backup; everything is read again";
 
@@ -41,7 +41,7 @@ fn the_controller_finds_its_way_after_a_restore() -> Result<()> {
     Ok(())
 }
 
-/// No worker runs, so nothing is read now and then. It is silence that tells.
+/// No worker runs, so nothing is read periodically. Only silence reveals the restore.
 #[test]
 #[ignore = "takes two and a half minutes: a watch lists again after 100 seconds of silence"]
 fn an_idle_controller_finds_its_way_after_a_restore() -> Result<()> {
@@ -67,7 +67,7 @@ fn an_idle_controller_finds_its_way_after_a_restore() -> Result<()> {
     nothing_is_deleted(&cluster)
 }
 
-/// A node was closed when the backup was made, and is open since. Another has joined since, and its worker runs.
+/// One node was closed when the backup was made, and has opened since. Another has joined since, and its worker runs.
 fn versions_go_back(cluster: &Cluster, controller: &Controller, hold: &Hold, changed: &Node) -> Result<()> {
     back_up_while_closed(cluster, controller, changed)?;
     let undone = cluster.join("n3")?;
@@ -79,7 +79,7 @@ fn versions_go_back(cluster: &Cluster, controller: &Controller, hold: &Hold, cha
     assert!(!undone.exists()? && !changed.is_open()?, "{}", cluster.story());
     assert_eq!(cluster.hear_from(heard_last)?, Value::Null, "that version is yet to come");
     let new = cluster.add_node("n4").taint(GATE.parse()?).switch_on()?;
-    // Kubelets wait for that version, too, unless they are started again.
+    // Kubelets wait for that version as well, unless they are restarted.
     hold.release(&undone)?;
     undone.machine()?.reboot()?;
     changed.machine()?.reboot()?;
@@ -94,8 +94,8 @@ fn versions_go_back(cluster: &Cluster, controller: &Controller, hold: &Hold, cha
     Ok(())
 }
 
-/// The controller sleeps until the cluster has come further than it was before. So no watch tells that anything has happened, and
-/// that a node is closed again which nobody has written since is only seen when everything is listed.
+/// The controller is frozen until the cluster has passed its earlier version. So no watch reports that anything has
+/// happened, and only a full list shows that a node is closed again if nothing has written to it since.
 fn versions_overtake_the_watch_before_it_notices(
     cluster: &Cluster,
     controller: &Controller,
@@ -125,8 +125,8 @@ fn versions_overtake_the_watch_before_it_notices(
     let new = cluster.join("n5")?;
     hold.release(&new)?;
     cluster.eventually("the new node to be verified", || new.is_verified())?;
-    assert!(quiet.workers()?.is_empty(), "somebody has told of it: {}", cluster.story());
-    // Watches have to begin with a list.
+    assert!(quiet.workers()?.is_empty(), "a watch has reported it: {}", cluster.story());
+    // This forces watches to begin with a list.
     controller.freeze()?;
     cluster.advance_to(cluster.version()? + 1)?;
     cluster.compact()?;
@@ -135,7 +135,7 @@ fn versions_overtake_the_watch_before_it_notices(
     quiet.wait_for_worker("Pending").map(drop)
 }
 
-/// Makes a backup of a cluster in which this node is closed. Afterwards it is opened.
+/// Makes a backup while this node is closed, and opens it afterwards.
 fn back_up_while_closed(cluster: &Cluster, controller: &Controller, node: &Node) -> Result<()> {
     controller.freeze()?;
     node.close()?;
@@ -144,7 +144,8 @@ fn back_up_while_closed(cluster: &Cluster, controller: &Controller, node: &Node)
     node.wait_until_open()
 }
 
-/// It may delete nodes, and leads also after it was frozen for a while: a new leader would write to all nodes.
+/// The controller may delete nodes, and still leads after it was frozen for a while: a new leader would write to all
+/// nodes.
 fn config(hold: &Hold) -> Config {
     hold.config()
         .set("nodeManagement.deleteFailedNodes", true)
@@ -153,7 +154,7 @@ fn config(hold: &Hold) -> Config {
         .set("leaderElection.renewDeadlineSeconds", 50)
 }
 
-/// What was done to a node, apart from reports about it.
+/// The writes to a node, without those to its status.
 fn touches(node: &Node) -> Result<Vec<Write>> {
     let mut writes = node.writes()?;
     writes.retain(|write| write.resource != "nodes/status");

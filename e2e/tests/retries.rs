@@ -1,4 +1,5 @@
-//! Nodes that are broken and outlast all attempts: tried on, tried on request, and deleted only after a fair trial.
+//! Broken nodes that use up all attempts: they are tried again periodically and on request, and deleted only after a
+//! fair trial.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use lab::{Fault, Tool};
 
 const MAX_RETRIES: u32 = 3;
 const MAX_RETRY_DELAY: u32 = 4;
-/// No test waits for that.
+/// Longer than any test waits.
 const HOUR: u32 = 3600;
 const CAUSE: &str = "DnsTimeout";
 const DNS_FAILED: &str =
     r#"{"checks":[{"name":"dns","outcome":{"fail":{"kind":"timeout","detail":"no answer"}}}]}"#;
-/// The longest pause, and a run that takes all the time it may.
+/// The longest pause, plus a run that takes as long as it may.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(MAX_RETRY_DELAY as u64 + 30);
 
 #[test]
@@ -47,7 +48,7 @@ fn broken_nodes_are_tried_on_and_deleted_only_after_a_fair_trial() -> Result<()>
     controller.reload(&deleting)?;
     a_broken_node_is_deleted_after_a_fair_trial(&cluster, &controller, &cluster.node("n4")?)?;
     controller.reload(&once_an_hour)?;
-    // Simulated workers fail at once. Between two attempts there must be time for the checks on a verified node.
+    // Simulated workers fail at once. Between two attempts there must be time for a reference run.
     let slowly = deleting
         .set("reconciliation.maxRetries", 1)
         .set("reconciliation.retryDelaySeconds", 60)
@@ -153,7 +154,7 @@ fn a_node_of_karpenter_is_deleted_by_its_claim(
     claim.finish()
 }
 
-/// By an event, in the log and in the ledger.
+/// An event, the log and the ledger show the deletion.
 fn is_deleted_for_all_to_see(cluster: &Cluster, controller: &Controller, node: &Node) -> Result<()> {
     cluster.wait_for("an event to report the deletion", || {
         let events = node.events()?;
@@ -181,13 +182,13 @@ fn deletions(controller: &Controller) -> Result<Option<f64>> {
     Ok(controller.metrics()?.value("kube_node_ready_nodes_deleted_total", &[]))
 }
 
-/// As a node that is broken in a way that its kubelet does not notice.
+/// Closes a node that is broken in a way that its kubelet does not notice.
 fn joins_broken(node: &Node) -> Result<()> {
     node.machine()?.inject(Fault::Dns)?;
     node.close()
 }
 
-/// Closed, and everybody can see why.
+/// The node is closed, and its condition and an event say why.
 fn counts_as_failed(cluster: &Cluster, node: &Node) -> Result<()> {
     let condition = node.wait_for_condition(knr_e2e::PATIENCE, "False", &["dns: "])?;
     assert_eq!(condition.reason, CAUSE, "{condition:?}");

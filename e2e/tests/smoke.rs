@@ -1,4 +1,4 @@
-//! The tests' own tools work, and the product runs at all. What it does is for the other files.
+//! The tests' own tools work, and the product runs at all. The other files test its behaviour.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -108,7 +108,7 @@ fn simulated_nodes_and_workers_come_by_the_dozen(cluster: &Cluster) -> Result<()
 
 fn a_replica_has_the_rights_of_its_account_and_can_be_cut_off(cluster: &Cluster) -> Result<()> {
     let controller = Controller::start(cluster, &Config::new(), "rights")?;
-    // From here on only its kubeconfig is of interest.
+    // From here on only its kubeconfig is needed.
     controller.kill()?;
     let api = Api::open(&controller.kubeconfig())?.called("kube-node-ready/0.0.0 (rights)");
     api.list("/api/v1/nodes")?;

@@ -1,15 +1,15 @@
-//! What becomes of nodes that join: verified, held back by a startup gate, closed afterwards, or left alone.
+//! Nodes that join: verified, held back by a startup gate, closed afterwards, or left alone.
 
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use knr_e2e::{ACCOUNT, Cluster, Condition, Config, Controller, GATE, NAMESPACE, Node};
+use knr_e2e::{ACCOUNT, Cluster, Condition, Config, Controller, GATE, NAMESPACE, Node, Write};
 use serde_json::{Value, json};
 
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const EXCLUDED: &str = "example.com/pool=system";
 const STARTUP: &str = "startup.k8s.io/initializing=wait:NoSchedule";
-/// Becomes ready only after somebody has said so in its status.
+/// Becomes ready only once its readiness gate is set in its status.
 const INIT_POD: &str = "apiVersion: v1
 kind: Pod
 metadata: { name: cni, namespace: kube-system, labels: { startup.k8s.io/component: init } }
@@ -32,7 +32,7 @@ spec:
 #[test]
 fn nodes_that_join_are_verified_and_others_left_alone() -> Result<()> {
     let cluster = Cluster::start("verification", 1)?;
-    // The cluster's DNS runs there, so nothing is ever changed about it here.
+    // The cluster's DNS runs on this node, so the test does not disturb it.
     let control_plane = cluster.node("n1")?;
     control_plane.patch(&json!({ "spec": { "taints": [taint(GATE)?] } }))?;
     a_dry_run_says_what_it_would_do_and_writes_nothing(&cluster)?;
@@ -63,12 +63,12 @@ fn a_dry_run_says_what_it_would_do_and_writes_nothing(cluster: &Cluster) -> Resu
     let node = cluster.node("n1")?;
     let dry = Controller::start_with(cluster, &Config::new(), "dry", &["--dry-run"])?;
     says(cluster, &dry, &node, "dry run, would start worker 1 of n1")?;
-    // What it has begun would come to its end before it does.
+    // It would finish the writes that it has begun before it ends.
     let end = dry.terminate()?;
     assert!(end.success(), "{end}");
     let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let writes = cluster.audit()?.into_iter().filter(|event| event.user == user && event.is_write());
-    // Asking for one's own rights is a POST, too.
+    // Asking for its own permissions is a POST, too.
     let writes: Vec<_> = writes.filter(|write| write.resource != "selfsubjectaccessreviews").collect();
     assert_eq!(writes, []);
     assert_eq!((node.state()?, node.taints()?), (Value::Null, vec![GATE.to_owned()]));
@@ -121,11 +121,13 @@ fn a_node_that_joins_closed_is_verified_and_opened<'c>(
     Ok(node)
 }
 
-/// Of the whole cluster: nothing else has happened in it since.
+/// Counts the requests in the whole cluster: nothing else has happened in it since.
 fn asks_little(cluster: &Cluster, before: usize) -> Result<()> {
     let writes = cluster.writes()?;
-    let writes: Vec<_> = writes[before..].iter().map(ToString::to_string).collect();
-    assert!(writes.len() <= 5, "{writes:#?}");
+    let is_condition = |write: &&Write| write.resource == "nodes/status";
+    let (conditions, others): (Vec<_>, Vec<_>) = writes[before..].iter().partition(is_condition);
+    // On a busy machine the node waits for so long that its condition says why.
+    assert!(conditions.len() <= 2 && others.len() <= 4, "{conditions:#?} {others:#?}");
     let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let mut reads = cluster.audit()?;
     reads.retain(|event| event.user == user && event.verb == "get" && event.resource != "leases");
@@ -181,7 +183,7 @@ fn a_node_that_is_excluded_is_left_alone<'c>(
     Ok(node)
 }
 
-/// What was excluded becomes a node that is looked after and never had the gate.
+/// The excluded node becomes a managed node that never had the gate.
 fn a_node_without_a_gate_is_closed_once_it_is_idle(
     cluster: &Cluster,
     controller: &Controller,
@@ -202,7 +204,7 @@ fn a_node_without_a_gate_is_closed_once_it_is_idle(
     cluster.eventually("an event", || Ok(node.events()?.iter().any(|event| event.reason == "Backfilled")))
 }
 
-/// Looks until a replica has logged this about a node.
+/// Waits until a replica has logged this about a node.
 #[track_caller]
 fn says(cluster: &Cluster, controller: &Controller, node: &Node, what: &str) -> Result<()> {
     cluster.eventually(&format!("{} to say of {}: {what}", controller.name(), node.name()), || {

@@ -1,4 +1,4 @@
-//! Workers that come to a strange end, and workers that are not ours at all.
+//! Workers that end in unusual ways, and workers that run another program than the product.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use knr_e2e::{Cluster, Config, Controller, GATE, LONG_GRACE, Node};
 use lab::{PROBE_IMAGE, Tool};
 use serde_json::{Value, json};
 
-/// A worker of the tests, which is none of ours, ends in whatever way it is told to.
+/// The program of the tests' own workers, which ends in whatever way it is told to.
 const PROBE: &str = "/probe";
 /// How often kubelets measure volumes. A volume that is too large is noticed only then.
 const QUICK_STATS: &str = "--volume-stats-agg-period=3s";
@@ -50,16 +50,16 @@ fn a_worker_that_somebody_ends_costs_no_attempt_and_one_that_hangs_does(cluster:
         json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": evicted.name } });
     cluster.api().create(&format!("{}/eviction", evicted.path), &eviction)?;
     team.wait_for_state("inconclusive", 2)?;
-    assert_eq!(team.state()?["attempt"], 0, "whoever ends a worker says nothing about its node");
+    assert_eq!(team.state()?["attempt"], 0, "ending a worker says nothing about its node");
     assert_eq!(team.state()?["reason"], "the worker vanished");
 
-    // Now it is left alone.
+    // From here on the worker is left alone.
     team.wait_for_state("attempt", 1)?;
     assert_eq!(team.state()?["cause"], "Timeout");
     let told = team.reason()?;
     assert!(told.starts_with("after 14 s the worker runs the checks"), "{told}");
 
-    // Whoever exits with 0 has passed, whatever the last words.
+    // A worker that exits with 0 has passed, whatever its termination message says.
     let words = "]]\u{1b}[31m not a report {";
     team.reconfigure(&hangs.set("worker.command", json!([PROBE, "end", "0", words])))?;
     team.wait_until_open()
@@ -83,13 +83,13 @@ fn checks_of_users_decide_and_their_last_words_are_told(cluster: &Cluster) -> Re
     team.reconfigure(&config.clone().set("worker.command", json!([PROBE, "end", "1", garbage])))?;
     team.wait_for_reason(&format!("the worker ended with exit code 1: {garbage}"))?;
 
-    // A report counts, whoever writes it, even if the exit code says otherwise.
+    // A report counts, whichever program writes it, even if the exit code says otherwise.
     let slow = r#"{"checks":[{"name":"disk","outcome":{"fail":{"kind":"slow","detail":"12 MB/s"}}}]}"#;
     team.reconfigure(&config.clone().set("worker.command", json!([PROBE, "end", "0", slow])))?;
     team.wait_for_reason("disk: 12 MB/s")?;
     assert_eq!(team.state()?["cause"], "DiskSlow");
 
-    // Our own worker sees what an init container has written before, and nothing that it has not.
+    // The product's own worker sees the files that an init container wrote before, and no others.
     let check = |path: &str| json!([{ "name": "ready", "file": { "path": path } }]);
     let ours = Team::with_our_worker(&config).set("worker.volumeMounts", mounts.clone());
     team.reconfigure(&ours.clone().set("worker.checks", check("/scratch/missing")))?;
@@ -103,7 +103,7 @@ fn an_eviction_costs_no_attempt(cluster: &Cluster) -> Result<()> {
         "name": "large", "image": PROBE_IMAGE, "imagePullPolicy": "Never", "args": ["fill", "/scratch/large", "3000000"],
         "volumeMounts": [{ "name": "scratch", "mountPath": "/scratch" }],
     });
-    // It ends with an error when it is told to: of one that ends with 0 kubelets say that it succeeded.
+    // This worker exits with an error when it is told to stop: kubelets report one that exits with 0 as succeeded.
     let config = Team::config("evicted", &[PROBE, "serve", "127.0.0.1:8080"]);
     let too_large = config
         .clone()
@@ -118,7 +118,7 @@ fn an_eviction_costs_no_attempt(cluster: &Cluster) -> Result<()> {
     assert_eq!(team.state()?["attempt"], 0, "an eviction says nothing about the node");
 
     team.reconfigure(&Team::with_our_worker(&config))?;
-    // One that was begun before the edit would be evicted some time.
+    // A worker that was started before the edit would be evicted at some point.
     if let Ok(worker) = team.worker() {
         cluster.api().delete(&worker.path)?;
     }
@@ -157,7 +157,8 @@ fn a_node_with_forty_taints_keeps_all_but_the_gate(cluster: &Cluster) -> Result<
     Ok(())
 }
 
-/// No kubelet has such a name, because it would not fit into its label `kubernetes.io/hostname`. But the API server takes it.
+/// No kubelet has such a name, because it would not fit into its label `kubernetes.io/hostname`. But the API server
+/// accepts it.
 fn a_node_with_a_name_of_253_characters_is_verified(
     cluster: &Cluster,
     controller: &Controller,
@@ -206,7 +207,7 @@ fn an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_mended(
     );
     assert_eq!(problems.lines().filter(|line| line.starts_with("line ")).count(), 2, "{problems}");
 
-    // What was in force is still in force.
+    // The previous configuration is still in force.
     let nodes = cluster.fakes("meanwhile", 1)?;
     nodes[0].wait_until_open()?;
     assert_eq!(reloads("ok")?, Some(0.0));
@@ -226,7 +227,8 @@ fn an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_mended(
     Ok(())
 }
 
-/// A controller with a gate and a namespace of its own, and one node. So teams do not see how the workers of others behave.
+/// A controller with a gate and a namespace of its own, and one node, so that no team sees how the workers of others
+/// behave.
 struct Team<'c> {
     cluster: &'c Cluster,
     name: &'static str,
@@ -234,7 +236,7 @@ struct Team<'c> {
     node: Node<'c>,
 }
 
-/// A worker pod that was there once.
+/// A worker pod that existed when it was looked up.
 struct Worker {
     name: String,
     uid: String,
@@ -243,21 +245,21 @@ struct Worker {
 }
 
 impl<'c> Team<'c> {
-    /// Workers are the tests' own program with this command.
+    /// A configuration whose workers run the tests' own program with this command.
     fn config(name: &str, command: &[&str]) -> Config {
         let (repository, tag) = PROBE_IMAGE.split_once(':').unwrap_or_default();
         Config::new()
             .set("worker.image", json!({ "repository": repository, "tag": tag, "pullPolicy": "Never" }))
             .set("worker.command", json!(command))
             .set("worker.namespace", name)
-            // Roles are called after it, and those of other teams must stay.
+            // Roles are named after it, and those of other teams must stay.
             .set("worker.serviceAccountName", format!("worker-{name}"))
             .set("nodeManagement.exclude", json!([format!("team!={name}")]))
             .set("reconciliation.maxRetries", 100)
             .set("reconciliation.maxInconclusiveRuns", 100)
             .set("reconciliation.maxRetryDelaySeconds", 2)
             .set("nodeManagement.taints", json!([{ "key": gate(name), "effect": "NoSchedule" }]))
-            // It is the only one of its kind.
+            // It is the only replica.
             .set("leaderElection.enabled", false)
     }
 
@@ -286,7 +288,7 @@ impl<'c> Team<'c> {
         self.node.state()
     }
 
-    /// Why the node is as it is, in the state and so in what people see.
+    /// The reason in the node's state, which is also shown to people.
     fn reason(&self) -> Result<String> {
         Ok(self.state()?["reason"].as_str().unwrap_or_default().to_owned())
     }
@@ -296,7 +298,7 @@ impl<'c> Team<'c> {
         self.node.wait_for_state(field, value)
     }
 
-    /// Waits until this is why, and until people can read it if it is the node's fault.
+    /// Waits until the reason begins like this, and, if the node has failed, until its condition shows it.
     #[track_caller]
     fn wait_for_reason(&self, beginning: &str) -> Result<()> {
         self.cluster.eventually(&format!("{} to be told {beginning:?}", self.node.name()), || {
@@ -333,7 +335,7 @@ impl<'c> Team<'c> {
         })
     }
 
-    /// Its worker once that runs, and is not this one.
+    /// Waits until its worker runs and is not this one.
     #[track_caller]
     fn running_worker(&self, other_than: Option<&Worker>) -> Result<Worker> {
         self.cluster.wait_for(&format!("a worker of {} to run", self.name), || {

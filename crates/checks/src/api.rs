@@ -1,4 +1,4 @@
-//! The way to the API server, step by step: a check that hangs must be able to say where.
+//! The connection to the API server, step by step: a check that hangs must be able to report where.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::check::{Kind, Outcome, Trouble};
 use crate::net::{self, Stream};
 use crate::web::{self, Answer, Size};
 
-/// A list of slices of a very large Service has this size; see `cluster.rs` for how many are asked for.
+/// The size of a list of slices of a very large Service; see `cluster.rs` for how many are requested.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
 
-/// The variable by which a pod knows where the API server is.
+/// The variable with the host of the API server, which every pod has.
 pub(crate) const HOST_VARIABLE: &str = "KUBERNETES_SERVICE_HOST";
-/// And at which port.
+/// The variable with its port.
 pub(crate) const PORT_VARIABLE: &str = "KUBERNETES_SERVICE_PORT";
 
-/// How the API server is reached, and as whom.
+/// The address of the API server, and the credentials for it.
 #[derive(Debug)]
 pub enum ApiAccess {
-    /// In this way.
+    /// A usable configuration.
     Config(Box<Config>),
-    /// Not at all, and why. Checks that need it are skipped.
+    /// There is none, for this reason. Checks that need one are skipped.
     Missing(String),
-    /// It should be known how, but it is not. Checks that need it fail.
+    /// There should be one, but it cannot be used. Checks that need one fail.
     Broken(String),
 }
 
 impl ApiAccess {
-    /// For a worker: a given kubeconfig, the service account of the pod, or what kubectl would use. There must be one of them.
+    /// For a worker: a given kubeconfig, the service account of the pod, or what kubectl would use. One is required.
     pub async fn for_worker(kubeconfig: Option<&Path>) -> Self {
         match Self::for_person(kubeconfig).await {
             Self::Missing(why) => Self::Broken(why),
@@ -51,7 +51,7 @@ impl ApiAccess {
         }
     }
 
-    /// For a person: a given kubeconfig, the service account of a pod, or what kubectl would use.
+    /// For a manual run: a given kubeconfig, the service account of a pod, or what kubectl would use.
     pub async fn for_person(kubeconfig: Option<&Path>) -> Self {
         let read = match kubeconfig {
             Some(path) => Kubeconfig::read_from(path),
@@ -85,7 +85,7 @@ impl ApiAccess {
         Self::Config(Box::new(config))
     }
 
-    /// Certificates of the cluster's own authorities.
+    /// Returns the certificates of the cluster's own authorities.
     pub(crate) fn authorities(&self) -> &[Vec<u8>] {
         match self {
             Self::Config(config) => config.root_cert.as_deref().unwrap_or_default(),
@@ -93,7 +93,7 @@ impl ApiAccess {
         }
     }
 
-    /// Connects: TCP, TLS, HTTP, each with its own way to fail.
+    /// Connects over TCP, TLS and HTTP, each with its own kind of failure.
     pub(crate) async fn connect(&self, deadline: Instant) -> Result<Api, Outcome> {
         match self {
             Self::Config(config) => Ok(connect(config, deadline).await?),
@@ -103,7 +103,7 @@ impl ApiAccess {
     }
 }
 
-/// One connection to the API server, until a deadline.
+/// One connection to the API server, with a deadline.
 pub(crate) struct Api {
     client: Client,
     peer: String,
@@ -144,7 +144,7 @@ impl Api {
         self.client.clone()
     }
 
-    /// Waits for an answer; `what` says what was asked.
+    /// Waits for an answer. `what` describes the request.
     pub(crate) async fn ask<T>(
         &self,
         what: &str,
@@ -158,7 +158,7 @@ impl Api {
         }
     }
 
-    /// Fetches a page, whatever it says.
+    /// Fetches a page, whatever its status.
     pub(crate) async fn fetch(&self, path: &'static str, size: Size) -> Result<Answer, Trouble> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = http::Uri::from_static(path);
@@ -189,7 +189,7 @@ impl Api {
     }
 }
 
-/// Every API server serves what was asked for, so what answers 404 is none.
+/// Every API server serves the requested resource, so a peer that answers 404 is not an API server.
 pub(crate) fn always_served(trouble: Trouble) -> Trouble {
     match trouble.kind {
         Kind::NotFound => Trouble { kind: Kind::BadStatus, ..trouble },
@@ -197,7 +197,7 @@ pub(crate) fn always_served(trouble: Trouble) -> Trouble {
     }
 }
 
-/// What the layers around a connection report comes wrapped, however deep.
+/// The layers around a connection wrap its errors, to any depth.
 fn from_layers(error: &kube::Error, at: &str) -> Trouble {
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {

@@ -1,4 +1,4 @@
-//! What a check is, and in which words it fails.
+//! The definition of a check, and of its failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,40 +14,40 @@ use crate::api::ApiAccess;
 pub(crate) trait Check: Send + Sync {
     /// Its name in the report.
     fn name(&self) -> &str;
-    /// What there is to say about checks of this kind.
+    /// The documentation of this kind of check.
     fn about(&self) -> &'static About;
-    /// Tries it once. It ends by the deadline, with whatever it knows by then.
+    /// Tries it once. It ends by the deadline, with what it knows by then.
     fn run<'a>(&'a self, cx: &'a Context) -> BoxFuture<'a, Outcome>;
 }
 
-/// What a try of a check has to work with.
+/// The context of one attempt of a check.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// When the try must have ended.
+    /// When the attempt must have ended.
     pub(crate) deadline: Instant,
-    /// What is the same for all checks.
+    /// The environment, which all checks share.
     pub(crate) surroundings: Arc<Surroundings>,
 }
 
-/// Where the checks run.
+/// The environment of the checks.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    /// The node, if its name is known.
+    /// The name of the node, if it is known.
     pub(crate) node: Option<String>,
-    /// How the API server is reached.
+    /// The access to the API server.
     pub(crate) api: ApiAccess,
-    /// Host and port of the Service of the API server, as every pod is told.
+    /// Host and port of the `kubernetes` Service, as given to every pod.
     pub(crate) kubernetes_service: Option<(String, u16)>,
 }
 
-/// How one try went.
+/// The outcome of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The node can do this, and what was seen.
+    /// The node can do this. Carries what was seen.
     Pass(String),
     /// It cannot.
     Fail(Trouble),
-    /// Nothing was tried, and why.
+    /// Nothing was tried. Carries the reason.
     Skipped(String),
 }
 
@@ -63,7 +63,7 @@ impl From<Result<String, Self>> for Outcome {
     }
 }
 
-/// What went wrong: in one word, and exactly.
+/// What went wrong: as a kind, and in detail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) kind: Kind,
@@ -75,12 +75,12 @@ impl Trouble {
         Self { kind, detail: detail.into() }
     }
 
-    /// The same as another kind, with words before what was seen.
+    /// Changes the kind, and puts words before the detail.
     pub(crate) fn within(self, kind: Kind, words: &str) -> Self {
         Self::new(kind, format!("{words}{}", self.detail))
     }
 
-    /// Two at once. The first one decides on the kind, unless only the other one can be the fault of the node.
+    /// Combines two. The kind is that of the first, unless only the other can be the fault of the node.
     pub(crate) fn and(self, other: Self) -> Self {
         let (first, second) =
             if other.kind.blame() < self.kind.blame() { (other, self) } else { (self, other) };
@@ -90,31 +90,31 @@ impl Trouble {
         Self::new(first.kind, format!("{}; {}", first.detail, second.detail))
     }
 
-    /// Several at once.
+    /// Combines several.
     pub(crate) fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
         troubles.into_iter().reduce(Self::and)
     }
 }
 
-/// What there is to say about one kind of checks.
+/// The documentation of one kind of check.
 #[derive(Debug)]
 pub struct About {
-    /// The name of a built-in check, or the key by which one is configured.
+    /// The name of a built-in check, or the key that configures one.
     pub name: &'static str,
     /// What it proves.
     pub summary: &'static str,
-    /// How it can fail, each with a hint for the person who reads of it.
+    /// How it can fail, each kind with a hint for the operator.
     pub kinds: &'static [(Kind, &'static str)],
 }
 
 /// How any check can fail.
 pub const COMMON: [(Kind, &str); 2] = [
     (Kind::Deadline, "the node is very slow, or worker.timeoutSeconds is too short"),
-    (Kind::Crashed, "this is a mistake in the check: please report it"),
+    (Kind::Crashed, "this is a bug in the check: please report it"),
 ];
 
 impl About {
-    /// The hint for a kind of failure.
+    /// Returns the hint for a kind of failure.
     #[must_use]
     pub fn hint(&self, kind: Kind) -> &'static str {
         let known = self.kinds.iter().chain(&COMMON).find(|(known, _)| *known == kind);
@@ -122,14 +122,14 @@ impl About {
         known.map_or("", |(_, hint)| hint)
     }
 
-    /// The failure as it is reported.
+    /// Returns the failure as it is reported.
     pub(crate) fn failure(&self, trouble: Trouble) -> Failure {
         let hint = self.hint(trouble.kind).to_owned();
         Failure { kind: trouble.kind.into(), detail: trouble.detail, hint }
     }
 }
 
-/// A span of time for people: `12 ms`, `0.8 s`, `10 s`.
+/// Formats a duration for humans: `12 ms`, `0.8 s`, `10 s`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_millis() {
         millis @ 0..500 => format!("{millis} ms"),
@@ -158,9 +158,9 @@ mod tests {
         let one = |kind, detail| Some(Trouble::new(kind, detail));
         assert_eq!(of(&[Kind::Refused, Kind::Timeout]), one(Kind::Refused, "refused; timeout"));
         assert_eq!(
-            of(&[Kind::NotFound, Kind::NoEndpoints, Kind::Timeout]),
-            one(Kind::Timeout, "timeout; no-endpoints; not-found"),
-            "what may be the node's fault decides"
+            of(&[Kind::NotFound, Kind::Timeout, Kind::NoEndpoints, Kind::Missing]),
+            one(Kind::Missing, "missing; no-endpoints; timeout; not-found"),
+            "the fault that is clear decides, and that of the node before that of the cluster"
         );
         assert_eq!(Trouble::all(Vec::new()), None);
         let same = vec![Trouble::new(Kind::Api, "a"), Trouble::new(Kind::Api, "a")];

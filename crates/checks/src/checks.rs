@@ -1,4 +1,4 @@
-//! The checks, a file each.
+//! The checks, one file for each.
 
 mod dns;
 mod file;
@@ -22,7 +22,7 @@ pub(crate) use self::tcp::Tcp;
 
 use crate::check::About;
 
-/// What there is to say about the checks: the built-in ones in the order of the report, then the others.
+/// The documentation of all checks: the built-in ones in the order of the report, then the others.
 pub static ABOUT: [&About; 8] = [
     &dns::ABOUT,
     &kubernetes::ABOUT,

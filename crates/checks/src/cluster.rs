@@ -1,4 +1,4 @@
-//! What the API server says about a Service and the pods behind it.
+//! Reads of a Service and of the pods behind it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,9 +10,9 @@ use kube::api::{Api as Objects, ListParams};
 use crate::api::{self, Api};
 use crate::check::{Kind, Outcome, Trouble};
 
-/// The label of a slice with the name of its Service.
+/// The label of an `EndpointSlice` with the name of its Service.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// A few slices of a Service hold more pods than are ever tried.
+/// A few slices of a Service contain more pods than are ever tried.
 const MAX_SLICES: u32 = 4;
 
 /// A pod behind a Service.
@@ -20,7 +20,7 @@ const MAX_SLICES: u32 = 4;
 pub(crate) struct Endpoint {
     pub(crate) ip: IpAddr,
     pub(crate) node: Option<String>,
-    /// Ports for TCP.
+    /// Its TCP ports.
     pub(crate) ports: Vec<u16>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn service(api: &Api, name: &str) -> Result<Service, Trouble> {
     api.ask(&format!("GET Service {name}"), objects.get(service)).await
 }
 
-/// The pods of a Service that are ready.
+/// Returns the ready pods of a Service.
 pub(crate) async fn endpoints(api: &Api, name: &str) -> Result<Vec<Endpoint>, Trouble> {
     let (namespace, service) = name.split_once('/').unwrap_or(("default", name));
     let objects: Objects<EndpointSlice> = Objects::namespaced(api.client(), namespace);
@@ -56,14 +56,14 @@ fn ready(slice: &EndpointSlice) -> impl Iterator<Item = Endpoint> {
         .collect();
     slice.endpoints.iter().filter_map(move |endpoint| {
         let is_ready = endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) != Some(false);
-        // Kubernetes itself uses the first address alone.
+        // Kubernetes itself uses only the first address.
         let ip = endpoint.addresses.first()?.parse().ok()?;
         is_ready.then(|| Endpoint { ip, node: endpoint.node_name.clone(), ports: ports.clone() })
     })
 }
 
-/// What a check makes of it that it cannot read what it needs. Whether the API can be reached from the node is for
-/// another check; what cannot be the fault of the node is reported as it is.
+/// Returns the outcome of a check that cannot read what it needs. Another check tests whether the node reaches the API
+/// server. A failure that cannot be the fault of the node is reported as it is.
 pub(crate) fn unread(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Fail(trouble) => Outcome::Fail(unread_trouble(trouble)),
@@ -73,7 +73,7 @@ pub(crate) fn unread(outcome: Outcome) -> Outcome {
 
 pub(crate) fn unread_trouble(trouble: Trouble) -> Trouble {
     match trouble.kind.blame() {
-        Blame::Node => trouble.within(Kind::Api, "the API server: "),
+        Blame::Node | Blame::Unclear => trouble.within(Kind::Api, "the API server: "),
         Blame::Cluster | Blame::Installation => trouble,
     }
 }

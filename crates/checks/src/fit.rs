@@ -1,18 +1,18 @@
-//! Makes a report fit into a termination message. What matters least goes first; the JSON is never cut.
+//! Makes a report fit into a termination message. The least important parts are dropped first. The JSON stays valid.
 
 use std::borrow::Cow;
 
 use knr_core::report::{CheckOutcome, MAX_REPORT_BYTES, Report};
 use knr_core::texts::shortened;
 
-/// To how many characters texts are shortened, step by step.
+/// The numbers of characters to which texts are shortened, step by step.
 const LENGTHS: [usize; 7] = [400, 200, 100, 60, 30, 10, 0];
 
-/// The report as JSON of at most [`MAX_REPORT_BYTES`].
+/// Returns the report as JSON of at most [`MAX_REPORT_BYTES`].
 ///
-/// If it is too long, these go, one after the other and only as far as needed: what was seen of checks that passed,
-/// hints, the end of details, checks that passed or were skipped, and at the very last checks that failed beyond the
-/// first ones.
+/// If it is too long, the following parts are dropped, in this order and only as far as needed: the notes of checks
+/// that passed, hints, the end of details, checks that passed or were skipped, and finally checks that failed, the last
+/// one first.
 #[must_use]
 pub fn fit(mut report: Report) -> String {
     if let Some(text) = short_enough(&report) {
@@ -36,14 +36,14 @@ pub fn fit(mut report: Report) -> String {
         if let Some(text) = short_enough(&report) {
             return text;
         }
-        // An empty report is short enough, so this ends.
+        // An empty report is short enough, so this terminates.
         report.checks.pop();
         report.error = report.error.filter(|_| !report.checks.is_empty());
     }
 }
 
 fn short_enough(report: &Report) -> Option<String> {
-    // A report is made of texts and numbers, which always become JSON.
+    // A report consists of texts and numbers, which always serialize.
     serde_json::to_string(report).ok().filter(|text| text.len() <= MAX_REPORT_BYTES)
 }
 
@@ -62,7 +62,7 @@ fn shorten(report: &mut Report, length: usize) {
             CheckOutcome::Pass => {}
         }
     }
-    // What kept all checks from running is all there is to say.
+    // An error that kept all checks from running is the only content, so it stays longer.
     if let Some(error) = &mut report.error {
         cut(error, length.max(LENGTHS[2]));
     }

@@ -2,12 +2,12 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | a check, and what it says when it fails | `checks/` |
+//! | a check, and its failures | `checks/` |
 //! | what a check is, and every kind of failure | `check.rs` |
-//! | how they are run: together, each with its time, again if they fail | `run.rs` |
+//! | how checks run: concurrently, with timeouts and retries | `run.rs` |
 //! | how a report is made to fit | `fit.rs` |
-//! | the way to the API server | `api.rs` |
-//! | connections, DNS questions, web requests | `net.rs`, `lookup.rs`, `web.rs` |
+//! | the connection to the API server | `api.rs` |
+//! | connections, DNS questions, HTTP requests | `net.rs`, `lookup.rs`, `web.rs` |
 
 mod api;
 mod check;

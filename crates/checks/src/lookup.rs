@@ -1,4 +1,4 @@
-//! One question to one nameserver over one transport. A resolver would hide which of them failed.
+//! One DNS question to one nameserver over one transport. A resolver would hide which of them failed.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::check::{Kind, Trouble, span};
 use crate::net::{self, io_trouble, persist};
 
-/// How a question gets to a nameserver.
+/// The transport of a question to a nameserver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Udp,
@@ -31,7 +31,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A nameserver and the way to it.
+/// A nameserver and the transport to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -47,7 +47,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// Looks a name up, as it stands. One address of either family is enough.
+/// Looks up a name as it is. One address of either family is enough.
 pub(crate) async fn addresses(name: &Name, server: Server, deadline: Instant) -> Result<(), Trouble> {
     let v4 = pin!(has_records(name, RecordType::A, server, deadline));
     let v6 = pin!(has_records(name, RecordType::AAAA, server, deadline));
@@ -75,18 +75,18 @@ async fn has_records(
     let answer = ask(name, kind, server, deadline).await?;
     let trouble = |kind, words: &str| Err(Trouble::new(kind, format!("{} {words} {server}", shown(name))));
     match answer.metadata.response_code {
-        // What was cut is asked for over TCP, which is looked at by itself.
+        // A truncated answer means that the client should ask over TCP, which is checked separately.
         ResponseCode::NoError if answer.metadata.truncation => Ok(()),
         ResponseCode::NoError if answer.answers.iter().any(|record| record.record_type() == kind) => Ok(()),
         ResponseCode::NoError => trouble(Kind::NoRecords, "has no address at"),
         ResponseCode::NXDomain => trouble(Kind::Nxdomain, "does not exist at"),
         ResponseCode::ServFail => trouble(Kind::Servfail, "could not be looked up (SERVFAIL) by"),
-        ResponseCode::Refused => trouble(Kind::QueryRefused, "was refused to us (REFUSED) by"),
+        ResponseCode::Refused => trouble(Kind::QueryRefused, "was refused (REFUSED) by"),
         other => trouble(Kind::BadAnswer, &format!("was answered with {other} by")),
     }
 }
 
-/// Asks and waits for any answer to this question.
+/// Sends a question and waits for any answer to it.
 pub(crate) async fn ask(
     name: &Name,
     kind: RecordType,
@@ -132,7 +132,7 @@ fn timed_out(name: &Name, server: Server, start: Instant) -> Trouble {
     Trouble::new(Kind::Timeout, detail)
 }
 
-/// A name as people write it.
+/// Returns a name without its trailing dot.
 fn shown(name: &Name) -> String {
     let text = name.to_ascii();
     text.strip_suffix('.').filter(|text| !text.is_empty()).unwrap_or(&text).to_owned()
@@ -142,13 +142,13 @@ async fn over_udp(query: &Message, bytes: &[u8], server: SocketAddr) -> io::Resu
     let any =
         if server.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
-    // A connected socket hears of a port on which nobody listens.
+    // Only a connected socket gets an error if nothing listens on the port.
     socket.connect(server).await?;
     socket.send(bytes).await?;
     let mut buffer = vec![0; usize::from(u16::MAX)];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        // Anyone can send to this port. What does not fit the question is not for us.
+        // Anybody can send to this port. A message that does not match the question is ignored.
         if let Ok(answer) = Message::from_vec(&buffer[..length])
             && answers(&answer, query)
         {

@@ -1,4 +1,4 @@
-//! Connections, with every step timed and every way to fail told apart.
+//! Connections, with a timeout on every step and a separate kind for every failure.
 
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -17,18 +17,18 @@ use tokio_rustls::TlsConnector;
 
 use crate::check::{Kind, Trouble, span};
 
-/// How long a silent peer is waited for at first, before it is tried anew.
+/// The time for the first attempt, before a silent peer is tried again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// A connection of whatever kind.
+/// A connection of any kind.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Tries again and again until the deadline, as long as nothing is heard: `None` from a try.
+/// Repeats an attempt until the deadline, as long as the peer is silent: `None` from the attempt.
 ///
-/// On a new node the rules of kube-proxy may come a moment after the first packet. The kernel then remembers the
-/// way without them for this connection, and sends what it repeats the same way. Only a new connection gets
-/// through, so there is one after a second, and after two and four more.
+/// On a new node the rules of kube-proxy may be installed a moment after the first packet. The kernel then has a
+/// conntrack entry without them for this connection, and retransmits along the same path. Only a new connection gets
+/// through, so one is made after a second, and after two and four more.
 pub(crate) async fn persist<T, F>(deadline: Instant, mut attempt: impl FnMut(Instant) -> F) -> Option<T>
 where
     F: Future<Output = Option<T>>,
@@ -50,7 +50,7 @@ pub(crate) async fn connect(address: SocketAddr, deadline: Instant) -> Result<Tc
     let attempt = |until| async move { timeout_at(until, TcpStream::connect(address)).await.ok() };
     match persist(deadline, attempt).await {
         Some(Ok(stream)) => {
-            // Only costs time if it fails.
+            // A failure here only costs time.
             let _ = stream.set_nodelay(true);
             Ok(stream)
         }
@@ -62,14 +62,14 @@ pub(crate) async fn connect(address: SocketAddr, deadline: Instant) -> Result<Tc
     }
 }
 
-/// Connects to a host by its name or address. Of several addresses one is enough.
+/// Connects to a host by name or address. If it has several addresses, one is enough.
 pub(crate) async fn dial(host: &str, port: u16, deadline: Instant) -> Result<TcpStream, Trouble> {
     let addresses = resolve(host, deadline).await?;
     let each = addresses.into_iter().map(|ip| Box::pin(connect(SocketAddr::new(ip, port), deadline)));
     select_ok(each).await.map(|(stream, _)| stream)
 }
 
-/// The addresses of a host; never none.
+/// Returns the addresses of a host, at least one.
 async fn resolve(host: &str, deadline: Instant) -> Result<Vec<IpAddr>, Trouble> {
     if let Ok(ip) = unbracketed(host).parse() {
         return Ok(vec![ip]);
@@ -89,12 +89,12 @@ async fn resolve(host: &str, deadline: Instant) -> Result<Vec<IpAddr>, Trouble> 
     }
 }
 
-/// Addresses of IPv6 are in brackets where a port may follow.
+/// Removes the brackets of an IPv6 address, which it has where a port may follow.
 pub(crate) fn unbracketed(host: &str) -> &str {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host)
 }
 
-/// Makes a TLS connection of a plain one. `peer` is for words, `name` for the certificate.
+/// Performs a TLS handshake on a connection. `peer` is for messages, `name` for the certificate.
 pub(crate) async fn secure<S: Stream>(
     stream: S,
     peer: &str,
@@ -127,7 +127,7 @@ fn tls_trouble(error: &io::Error, peer: &str) -> Trouble {
     }
 }
 
-/// An error of the system, with its number.
+/// Converts a system error, with its number.
 pub(crate) fn io_trouble(error: &io::Error, what: &str) -> Trouble {
     let (kind, words) = match error.kind() {
         ErrorKind::ConnectionRefused => (Kind::Refused, "refused".to_owned()),
@@ -135,7 +135,7 @@ pub(crate) fn io_trouble(error: &io::Error, what: &str) -> Trouble {
         | ErrorKind::NetworkUnreachable
         | ErrorKind::NetworkDown
         | ErrorKind::AddrNotAvailable
-        | ErrorKind::PermissionDenied => (Kind::Unreachable, "no way there".to_owned()),
+        | ErrorKind::PermissionDenied => (Kind::Unreachable, "not possible".to_owned()),
         ErrorKind::ConnectionReset
         | ErrorKind::ConnectionAborted
         | ErrorKind::BrokenPipe
@@ -172,7 +172,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_without_a_way_is_unreachable() {
-        // The kernel connects to no broadcast address, whatever its routes.
+        // The kernel does not connect to a broadcast address, whatever its routes.
         let trouble = connect("255.255.255.255:1".parse().unwrap(), soon()).await.unwrap_err();
         assert_eq!(trouble.kind, Kind::Unreachable, "{trouble:?}");
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_system_are_told_apart() {
+    fn errors_of_the_system_are_distinguished() {
         let kind = |number| io_trouble(&io::Error::from_raw_os_error(number), "x").kind;
         assert_eq!(
             [104, 32, 110, 113, 101, 1].map(kind),

@@ -1,4 +1,4 @@
-//! All checks at once, each with its time and its further tries, under one deadline.
+//! Runs all checks concurrently, each with its own timeout and retries, under one deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use crate::api::{ApiAccess, HOST_VARIABLE, PORT_VARIABLE};
 use crate::check::{Check, Context, Kind, Outcome, Surroundings, Trouble, span};
 use crate::checks::{ABOUT, Dns, File, Http, Kubernetes, Mtu, Network, Off, Services, Tcp};
 
-/// The pause before the first further try; it doubles each time.
+/// The pause before the first retry. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// Checks end by themselves at their deadline, and say where they were. One that does not is left behind after this.
+/// Checks end by themselves at their deadline, and report where they were. One that does not is abandoned after this
+/// time.
 const GRACE: Duration = Duration::from_millis(100);
-/// Of the time for all checks so much is kept for telling about them, but no more than a tenth.
+/// The part of the time for all checks that is reserved for the report, but no more than a tenth of it.
 const KEPT_FOR_THE_REPORT: Duration = Duration::from_secs(1);
 
-/// Runs all checks of a plan. `node` is the name of the node, so that the pods of others are told from its own.
+/// Runs all checks of a plan. `node` is the name of the node, to distinguish its pods from those on other nodes.
 pub async fn run(plan: &CheckPlan, node: Option<&str>, api: ApiAccess) -> Report {
     let host = std::env::var(HOST_VARIABLE).ok();
     let port = std::env::var(PORT_VARIABLE).ok().and_then(|port| port.parse().ok());
@@ -28,13 +29,13 @@ pub async fn run(plan: &CheckPlan, node: Option<&str>, api: ApiAccess) -> Report
     Report { checks: run_all(build(plan), plan, Arc::new(surroundings)).await, ..Report::default() }
 }
 
-/// The names of the checks that a plan asks for, in the order of the report.
+/// Returns the names of the checks in a plan, in the order of the report.
 #[must_use]
 pub fn names(plan: &CheckPlan) -> Vec<String> {
     build(plan).iter().map(|check| check.name().to_owned()).collect()
 }
 
-/// The checks of a plan, in the order of the report.
+/// Returns the checks of a plan, in the order of the report.
 fn build(plan: &CheckPlan) -> Vec<Arc<dyn Check>> {
     let built_in = BuiltInCheck::ALL.iter().zip(ABOUT).map(|(check, about)| -> Arc<dyn Check> {
         if plan.skip_checks.contains(check) {
@@ -61,7 +62,7 @@ fn configured(spec: &CheckSpec) -> impl Iterator<Item = Arc<dyn Check>> {
     })
 }
 
-/// Every check is a task of its own, so none can hold up another or take it down.
+/// Every check is a separate task, so none can block another or crash it.
 async fn run_all(
     checks: Vec<Arc<dyn Check>>,
     plan: &CheckPlan,
@@ -74,15 +75,15 @@ async fn run_all(
         .into_iter()
         .map(|check| {
             let (runs, around) = (check.clone(), around.clone());
-            (check, tokio::spawn(async move { tell(&*runs, persevere(&*runs, limits, around).await) }))
+            (check, tokio::spawn(async move { log(&*runs, persevere(&*runs, limits, around).await) }))
         })
         .collect();
     let mut results = Vec::new();
     for (check, task) in tasks {
         results.push(match timeout_at(end + GRACE, task).await {
             Ok(Ok(result)) => result,
-            Ok(Err(crash)) => tell(&*check, Tried::broken(Kind::Crashed, crash.to_string(), start)),
-            Err(_) => tell(&*check, Tried::too_late(start)),
+            Ok(Err(crash)) => log(&*check, Tried::broken(Kind::Crashed, crash.to_string(), start)),
+            Err(_) => log(&*check, Tried::too_late(start)),
         });
     }
     results
@@ -90,14 +91,14 @@ async fn run_all(
 
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// When all must have ended.
+    /// When all checks must have ended.
     end: Instant,
-    /// How long a try may take.
+    /// The timeout of one attempt.
     each: Duration,
     retries: u32,
 }
 
-/// How a try went, and how long it took.
+/// The outcome of an attempt, and how long it took.
 #[derive(Debug)]
 struct Tried {
     outcome: Outcome,
@@ -114,7 +115,7 @@ impl Tried {
     }
 }
 
-/// Tries a check until it does not fail, or has failed often enough, or there is no time left.
+/// Tries a check until it does not fail, its retries are used up, or there is no time left.
 async fn persevere(check: &dyn Check, limits: Limits, surroundings: Arc<Surroundings>) -> Tried {
     let (mut number, mut pause) = (1, FIRST_PAUSE);
     let mut before: Option<Tried> = None;
@@ -124,7 +125,7 @@ async fn persevere(check: &dyn Check, limits: Limits, surroundings: Arc<Surround
         let mut tried = attempt(check, &cx).await;
         let Outcome::Fail(trouble) = &mut tried.outcome else { return tried };
         let is_cut_short = cx.deadline < whole && cx.deadline <= Instant::now();
-        // A further try that was cut short says less than the one before.
+        // A retry that was cut short says less than the attempt before.
         if let Some(before) = before.take_if(|_| is_cut_short) {
             return before;
         }
@@ -151,8 +152,8 @@ async fn attempt(check: &dyn Check, cx: &Context) -> Tried {
     }
 }
 
-/// Writes down and logs how a check went.
-fn tell(check: &dyn Check, tried: Tried) -> CheckResult {
+/// Logs the outcome of a check, and returns it for the report.
+fn log(check: &dyn Check, tried: Tried) -> CheckResult {
     let name = check.name();
     let millis = u64::try_from(tried.took.as_millis()).unwrap_or(u64::MAX);
     let (outcome, note) = match tried.outcome {

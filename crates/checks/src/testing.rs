@@ -1,4 +1,4 @@
-//! Servers on the loopback device, each good or broken in its own way.
+//! Servers on the loopback interface, each working or broken in its own way.
 
 mod api;
 mod dns;
@@ -18,12 +18,12 @@ pub(crate) use self::api::{Answer, FakeApi};
 pub(crate) use self::dns::{FakeDns, Reply, TransportSet};
 pub(crate) use self::tls::Authority;
 
-/// Long enough for whatever is going to happen.
+/// A deadline for something that does happen, long enough on any machine.
 pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
-/// For what is not going to happen: long enough to get that far on a busy machine.
+/// A deadline for something that does not happen, long enough to get that far on a busy machine.
 pub(crate) fn shortly() -> Instant {
     Instant::now() + Duration::from_millis(1500)
 }
@@ -38,7 +38,7 @@ pub(crate) fn context_with(deadline: Instant, api: ApiAccess) -> Context {
     Context { deadline, surroundings: Arc::new(surroundings) }
 }
 
-/// Runs a check and holds what it says against what it lists.
+/// Runs a check, and asserts that its failure is one that it lists.
 pub(crate) async fn outcome(check: &dyn Check, cx: &Context) -> Outcome {
     let outcome = check.run(cx).await;
     if let Outcome::Fail(trouble) = &outcome {
@@ -53,7 +53,7 @@ pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Takes connections and says nothing.
+/// Accepts connections and sends nothing.
 pub(crate) async fn silent_tcp() -> SocketAddr {
     let (listener, address) = listen().await;
     tokio::spawn(async move {
@@ -65,14 +65,14 @@ pub(crate) async fn silent_tcp() -> SocketAddr {
     address
 }
 
-/// Takes connections and ends them.
+/// Accepts connections and closes them.
 pub(crate) async fn closing_tcp() -> SocketAddr {
     let (listener, address) = listen().await;
     tokio::spawn(async move { while listener.accept().await.is_ok() {} });
     address
 }
 
-/// Listens, but its queue is full: whoever comes next hears nothing.
+/// Listens, but its backlog is full: the next connection gets no answer.
 pub(crate) async fn full_tcp() -> SocketAddr {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();

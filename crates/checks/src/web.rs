@@ -1,4 +1,4 @@
-//! HTTP over one connection, which is made for it and known step by step.
+//! HTTP over one connection, which is opened for it step by step.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::api::ApiAccess;
 use crate::check::{Kind, Trouble, span};
 use crate::net::{self, Stream};
 
-/// How much of an answer is read at most.
+/// The maximum part of an answer that is read.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
-/// Four of these are more than the largest packet of any usual network, and few enough for any server.
+/// Four of these exceed the largest packet of any usual network, and are still few enough for any server.
 const PADDING: [&str; 4] = ["x-padding-1", "x-padding-2", "x-padding-3", "x-padding-4"];
 const PADDING_BYTES: usize = 4000;
 
-/// How we call ourselves.
+/// Returns the user agent.
 pub(crate) fn agent() -> HeaderValue {
     let name = format!("kube-node-ready-worker/{}", knr_core::VERSION);
     HeaderValue::try_from(name).unwrap_or(HeaderValue::from_static("kube-node-ready-worker"))
 }
 
-/// How large a request is.
+/// The size of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
     Small,
@@ -39,7 +39,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// Headers that make a request as large as wanted.
+    /// Adds headers that give a request this size.
     pub(crate) fn pad(self, headers: &mut HeaderMap) {
         let padding = match self {
             Self::Small => return,
@@ -51,14 +51,14 @@ impl Size {
     }
 }
 
-/// What came back.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) bytes: usize,
 }
 
-/// Fetches an address once, over a new connection.
+/// Fetches a URL once, over a new connection.
 pub(crate) async fn fetch(
     url: &str,
     size: Size,
@@ -90,7 +90,7 @@ pub(crate) async fn fetch(
     }
 }
 
-/// Host and port, and the address if that is not the host.
+/// Returns host and port, and the address if it is not the host.
 pub(crate) fn peer(stream: &tokio::net::TcpStream, host: &str, port: u16) -> String {
     match stream.peer_addr() {
         Ok(address) if address.ip().to_string() != net::unbracketed(host) => {
@@ -103,7 +103,7 @@ pub(crate) fn peer(stream: &tokio::net::TcpStream, host: &str, port: u16) -> Str
 /// Which certificates are trusted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Trust<'a> {
-    /// Those of the image, or of browsers if it has none, and those of the cluster if it is known.
+    /// Those of the image, or Mozilla's if it has none, and those of the cluster if it is known.
     Authorities(&'a ApiAccess),
     /// Any.
     Any,
@@ -132,10 +132,11 @@ impl Trust<'_> {
     }
 }
 
-/// Authorities that whoever made the image trusts. Our own image holds nothing but the program, which brings those of browsers.
+/// Returns the authorities that the image trusts. The default image contains nothing but the program, which brings
+/// Mozilla's.
 fn public(of_image: Vec<CertificateDer<'static>>) -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    // A certificate that cannot be used is as good as none: what it signed will not be trusted.
+    // A certificate that cannot be parsed is ignored: whatever it signed is not trusted.
     roots.add_parsable_certificates(of_image);
     if roots.is_empty() {
         roots.add_parsable_certificates(TLS_SERVER_ROOT_CERTS.iter().cloned());
@@ -143,15 +144,15 @@ fn public(of_image: Vec<CertificateDer<'static>>) -> RootCertStore {
     roots
 }
 
-/// The Kubernetes client takes the cryptography of the process, so there must be one.
+/// Installs a default crypto provider, which the Kubernetes client requires.
 pub(crate) fn install_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // It fails only if another thread was quicker, and then there is one.
+        // It fails only if another thread was faster, and then there is one.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 
-/// Begins to speak HTTP on a connection.
+/// Opens an HTTP/1.1 client on a connection.
 pub(crate) async fn open<B>(
     stream: Box<dyn Stream>,
     peer: &str,
@@ -165,7 +166,7 @@ where
     let start = Instant::now();
     match timeout_at(deadline, http1::handshake(TokioIo::new(stream))).await {
         Ok(Ok((sender, connection))) => {
-            // Its errors are those of the requests on it.
+            // The requests on the connection report its errors.
             tokio::spawn(async move { drop(connection.await) });
             Ok(sender)
         }
@@ -174,7 +175,7 @@ where
     }
 }
 
-/// A connection to a server takes the path alone, and the host in a header.
+/// Sets the request to origin form: only the path in the request line, and the host in a header.
 pub(crate) fn origin_form<B>(request: &mut Request<B>) {
     if let Some(host) = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
         request.headers_mut().insert(HOST, host);
@@ -183,7 +184,7 @@ pub(crate) fn origin_form<B>(request: &mut Request<B>) {
     *request.uri_mut() = Uri::from(path);
 }
 
-/// Reads an answer to its end, or as much of it as is read at all.
+/// Reads an answer to its end, or up to [`MAX_BODY`].
 pub(crate) async fn read<B>(response: Response<B>, url: &str, deadline: Instant) -> Result<Answer, Trouble>
 where
     B: Body + Unpin,
@@ -216,7 +217,7 @@ pub(crate) fn no_answer(what: &str, start: Instant) -> Trouble {
     Trouble::new(Kind::NoAnswer, format!("{what}: connected, but no answer after {}", span(start.elapsed())))
 }
 
-/// The failure behind a status that was not expected.
+/// Returns the kind of failure for an unexpected status.
 pub(crate) const fn kind_of_status(status: u16) -> Kind {
     match status {
         429 | 503 | 504 => Kind::Busy,

@@ -1,4 +1,4 @@
-//! Everything that we can ever do to a cluster.
+//! Everything that the controller can ever do to a cluster.
 
 use std::fmt;
 
@@ -10,75 +10,75 @@ use crate::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, Purpose, St
 /// One write: exactly one call to the API server. Nothing else writes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Make a worker. Its name follows from the node's UID, so there can never be two of them at once.
+    /// Create a worker. Its name is derived from the node's UID, so there can never be two of them at once.
     StartWorker { stamp: Stamp },
-    /// Delete a worker, if it still is this one.
+    /// Delete a worker, if it is still the same pod.
     RemoveWorker { node: NodeRef, worker: WorkerRef, why: Removal },
-    /// Taint off, label on, state recorded: one patch.
+    /// Remove the taint, set the label and record the state, in one patch.
     OpenGate { node: NodeRef, gate: String, patch: NodePatch, event: EventText },
-    /// Taint on, label off, state recorded: one patch.
+    /// Add the taint, remove the label and record the state, in one patch.
     CloseGate {
         node: NodeRef,
         gate: String,
-        /// The reason for it, without which no node is closed.
+        /// No node is closed without a reason.
         because: Closing,
         patch: NodePatch,
         event: EventText,
     },
-    /// Record what came of a worker; gates stay as they are.
+    /// Record the result of a worker without opening or closing a gate.
     Record { node: NodeRef, what: Recorded, patch: NodePatch, event: Option<EventText> },
     /// Show the verdict as a condition of the node.
     SetCondition {
         node: NodeRef,
         condition: Condition,
-        /// What it said before, if there was one.
+        /// The status before this write, if the node had the condition.
         before: Option<ConditionStatus>,
     },
-    /// Report something by an event.
+    /// Send an event.
     SendEvent {
         node: NodeRef,
-        /// Karpenter's claim, if the event is on the claim and not on the node itself.
+        /// The NodeClaim that the event is about, if it is not about the node itself.
         claim: Option<ClaimRef>,
         event: EventText,
     },
-    /// Take the right to delete one node, before deleting it.
+    /// Reserve the deletion of one node, before deleting it.
     ReserveDeletion {
         node: NodeRef,
-        /// The ledger on which this decision rests; the write is refused if it has changed.
+        /// The version of the ledger that the decision was based on. The write fails if the ledger has changed since.
         version: Version,
-        /// The ledger as it will be.
+        /// The new content of the ledger.
         entries: Vec<LedgerEntry>,
     },
-    /// Delete a node, if it is still exactly what was seen.
+    /// Delete a node, if it has not changed since the decision.
     DeleteNode {
         node: NodeRef,
-        /// Its version at the time of the decision; any change since then asks for another decision.
+        /// Its version at the time of the decision. After any later change, the engine has to decide again.
         version: Version,
-        /// Karpenter's claim, to be deleted in place of the node so that the machine goes too.
+        /// The NodeClaim to delete instead of the node, so that Karpenter terminates the instance too.
         claim: Option<ClaimRef>,
         event: EventText,
     },
 }
 
-/// What came of a worker, where that opens and closes nothing.
+/// The result of a worker that neither opens nor closes a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recorded {
     /// The checks failed.
     Failure,
     /// There was no verdict.
     NoVerdict,
-    /// The checks were run for a comparison with another node.
+    /// The result of a reference run.
     Comparison,
 }
 
 /// Why a worker is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Removal {
-    /// Its node is verified, and nothing follows.
+    /// Its node is verified, and no other worker follows.
     Spent,
-    /// It has told what it had to tell, and may be in the way of another one.
+    /// Its result is recorded, and it may block the next worker, which has the same name.
     Heard,
-    /// Its result is not about the node as it is now, and another one waits.
+    /// Its result does not apply to the node as it is now, and another worker is waiting for its name.
     Outdated,
     /// Its node is gone.
     NodeGone,
@@ -89,31 +89,29 @@ pub enum Removal {
 pub enum Closing {
     /// It was verified, had to be verified again, and failed.
     FailedAgain,
-    /// It was restarted, and such nodes are to be closed.
+    /// It was restarted, and the policy closes restarted nodes.
     Rebooted,
-    /// It never had the gate, is idle, and such nodes are to be closed.
+    /// It never had the gate and is idle, and the policy closes such nodes.
     Backfill,
 }
 
-/// What people are told, as an event.
+/// The content of a Kubernetes event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct EventText {
-    /// One word.
     pub reason: EventReason,
-    /// A sentence.
     pub message: String,
-    /// Something to look at.
+    /// Whether the event is of type `Warning` rather than `Normal`.
     pub warning: bool,
 }
 
-/// The word under which people are told something: the reason of an event.
+/// The reason of a Kubernetes event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventReason {
     /// The checks passed.
     Verified,
     /// The checks failed.
     VerificationFailed,
-    /// There was no verdict in too many runs.
+    /// Too many runs gave no verdict.
     NoVerdict,
     /// The checks failed, and the cluster rather than the node is to blame.
     ClusterSuspected,
@@ -123,7 +121,7 @@ pub enum EventReason {
     NodeDeleted,
     /// A verified node was closed.
     Closed,
-    /// Somebody put the taint back on a verified node, and it was taken off.
+    /// Somebody put the taint back on a verified node, and the controller removed it.
     TaintRemovedAgain,
     /// A node that never had a gate was closed.
     Backfilled,
@@ -132,7 +130,6 @@ pub enum EventReason {
 }
 
 impl EventReason {
-    /// The word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -151,7 +148,7 @@ impl EventReason {
 }
 
 impl Action {
-    /// The node which this is about.
+    /// The node that this action is about.
     #[must_use]
     pub fn node(&self) -> &NodeRef {
         match self {
@@ -167,7 +164,7 @@ impl Action {
         }
     }
 
-    /// The same thing done to the same node and gate, whatever the details.
+    /// Returns whether both are the same kind of action on the same node and gate, regardless of the details.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -182,7 +179,8 @@ impl Action {
         }
     }
 
-    /// The events that report this once it is done. A deleted node is reported on its claim too: the node is gone soon.
+    /// The events to send once this is done. The deletion of a node is also reported on its claim, because the node
+    /// itself is soon gone.
     #[must_use]
     pub fn events(&self) -> Vec<Self> {
         let Some(event) = self.event() else { return Vec::new() };
@@ -194,7 +192,13 @@ impl Action {
         [event(None)].into_iter().chain(claim.map(|claim| event(Some(claim)))).collect()
     }
 
-    /// What to tell people once this is done.
+    /// Returns whether this is an event that reports the deletion of a node.
+    #[must_use]
+    pub fn reports_deletion(&self) -> bool {
+        matches!(self, Self::SendEvent { event, .. } if event.reason == EventReason::NodeDeleted)
+    }
+
+    /// The event that reports this once it is done.
     #[must_use]
     pub fn event(&self) -> Option<&EventText> {
         match self {
@@ -264,7 +268,7 @@ impl fmt::Display for Closing {
     }
 }
 
-/// The name of the worker of a node. Node names reach 253 characters and pod names must not depend on them.
+/// The name of the worker of a node. It does not contain the node's name, which can have up to 253 characters.
 #[must_use]
 pub fn worker_name(node: &Uid) -> String {
     format!("{}{:016x}", names::WORKER_PREFIX, short_hash(node.as_str().as_bytes()))
@@ -295,6 +299,6 @@ mod tests {
         let name = worker_name(&"0c9f0a3e-7c0d-4a0e-9e55-4f4f4e1b6a11".into());
         assert_eq!(name, worker_name(&"0c9f0a3e-7c0d-4a0e-9e55-4f4f4e1b6a11".into()));
         assert_ne!(name, worker_name(&"0c9f0a3e-7c0d-4a0e-9e55-4f4f4e1b6a12".into()));
-        assert_eq!(name, "node-ready-worker-257e14276a87d4a2", "another release must know it, too");
+        assert_eq!(name, "node-ready-worker-257e14276a87d4a2", "other releases must derive the same name");
     }
 }

@@ -1,8 +1,8 @@
-//! The configuration: its keys, their defaults and every rule a file must keep.
+//! The configuration: its keys, their defaults and the rules that a file has to follow.
 //!
-//! [`Config::parse`] reads a file and reports all that is wrong with it at once, each problem with its line and
-//! column. The doc comments and limits on the types here are also the JSON Schema and the reference in
-//! `docs/config.md`, so the three cannot disagree.
+//! [`Config::parse`] reads a file and reports all problems at once, each with its line and column. The JSON Schema and
+//! the reference in `docs/config.md` are generated from the doc comments and limits on the types here, so the three
+//! cannot disagree.
 
 mod check;
 mod checks;
@@ -68,15 +68,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a YAML file and reports everything that is wrong with it at once, in file order.
+    /// Reads a YAML file and reports all problems at once, in file order.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let tree = tree::read(text)?;
         let (config, findings) = check::config(&tree);
         Problems::none_or(config, findings.into_iter().map(|finding| finding.in_file(&tree)))
     }
 
-    /// The names of the gates that must be open before the named one may open, in the order of the file.
-    /// A startup gate that says nothing waits for the gate listed before it. An unknown gate waits for nothing.
+    /// The names of the gates that must be open before the named one may open, in the order of the file. A startup gate
+    /// without `after` waits for the gate listed before it. An unknown gate waits for nothing.
     #[must_use]
     pub fn opens_after(&self, gate: &str) -> Vec<&str> {
         if gate == names::VERIFICATION_GATE {

@@ -1,7 +1,7 @@
-//! What to do about one node, from what is known of it. Pure: the same knowledge gives the same decision.
+//! Decides what to do about one node, from what is known about it. Pure: the same knowledge gives the same decision.
 //!
-//! Nothing in here reads the configuration of the process. What is required of a node is its [`Policy`], and what is
-//! scarce across the cluster is asked of [`Grants`].
+//! Nothing in here reads the configuration of the process. The requirements for a node come from its [`Policy`], and
+//! anything that is scarce across the cluster is requested from [`Grants`].
 
 mod deletion;
 mod gate;
@@ -15,10 +15,12 @@ mod verification;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
-use crate::explain::{Access, ClosedGate, Explanation, GateWait, Note, Phase, Why};
+use crate::explain::{Access, ClosedGate, Explanation, GateWait, LastResult, Note, PausedBy, Phase, Why};
 use crate::grants::Grants;
 use crate::ids::NodeRef;
 use crate::policy::{Policy, Requirement};
+use crate::setback::Setbacks;
+use crate::state::{NodeState, StatePhase};
 use crate::view::Stamp;
 use crate::world::{NodeEntry, World};
 use scope::Scope;
@@ -30,12 +32,12 @@ pub(crate) use survey::survey;
 pub enum Mode {
     /// A controller manages all nodes, and workers run the checks.
     Controller,
-    /// A pod manages the node it runs on, and runs the checks itself. It verifies its node whether it ever had the gate or
-    /// not: it is not told apart from one that lost it.
+    /// A pod manages the node it runs on, and runs the checks itself. It verifies its node even if the node never had
+    /// the gate, because it cannot tell such a node from one that lost its taint.
     DaemonSet,
 }
 
-/// What a decision may rest on, besides the node itself.
+/// The input to a decision, besides the node itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     pub mode: Mode,
@@ -43,59 +45,66 @@ pub struct Context<'a> {
     pub policy: &'a Policy,
     pub world: &'a World,
     pub grants: &'a Grants,
-    /// A node that waits for something outside is looked at again this often.
+    /// How often a node that waits for something external is reconsidered.
     pub interval: SignedDuration,
-    pub refusals: Refusals<'a>,
+    pub history: History<'a>,
     pub now: Timestamp,
 }
 
-/// Why the API server refused what was last ordered for a node, if it did.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Refusals<'a> {
-    pub worker: Option<&'a str>,
-    /// A change of the node itself: opening or closing it, or recording a result.
-    pub write: Option<&'a str>,
+/// The outcome of earlier decisions about a node, as far as this process knows.
+#[derive(Debug, Clone, Copy)]
+pub struct History<'a> {
+    /// Orders that were not carried out.
+    pub setbacks: &'a Setbacks,
+    /// The last explanation, and since when its reason has been the same.
+    pub last: Option<(&'a Explanation, Timestamp)>,
 }
 
-/// What is to be done about a node.
+impl Default for History<'_> {
+    fn default() -> Self {
+        Self { setbacks: Setbacks::NONE, last: None }
+    }
+}
+
+/// The decision about one node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// What to do now, the most important first. Only one write is made at a time, and the next one is tried where the API
-    /// server refuses the one before it.
+    /// What to do now, most important first. Only one write is made at a time. If the API server refuses one, the next
+    /// one is tried.
     pub wants: Vec<Want>,
-    /// When to look again even if nothing is heard of the node.
+    /// When to decide again, even if nothing new is learned about the node.
     pub wake: Option<Timestamp>,
     pub explanation: Explanation,
-    /// The node's present worker is still wanted.
+    /// The node's current worker is still wanted.
     worker_is_wanted: bool,
-    /// The node is verified and has nothing to do: the checks may be run there for comparison.
+    /// The node is verified and nothing is pending for it, so it can serve for a reference run.
     pub(crate) can_run_reference: bool,
-    /// The attempt that may lead to the deletion of the node is wanted or under way.
+    /// The node's final attempt, which may lead to its deletion, is wanted or under way.
     pub(crate) is_final_attempt: bool,
 }
 
-/// What to do now.
+/// A single action or question that a decision calls for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Want {
     Act(Action),
-    /// A worker, as soon as there is a slot for it.
+    /// Start a worker, as soon as there is a slot for it.
     Worker {
         stamp: Stamp,
-        /// The node has not been tried before in this boot.
+        /// The node has not been tried yet in this boot.
         is_first: bool,
-        /// Since when it has been wanted.
+        /// Since when the worker has been due.
         due: Timestamp,
     },
-    /// To know whether the checks pass on some verified node.
+    /// Make a reference run on some verified node.
     Reference,
-    /// To see the node and its worker as they are now, not as a watch showed them.
+    /// Read the node and its worker from the API server, because a watch may lag behind.
     Reread(NodeRef),
-    /// To know what runs on the node.
+    /// Find out which pods run on the node.
     Occupancy(NodeRef),
 }
 
 impl Want {
-    /// The write that is wanted, now or as soon as there is a slot for it.
+    /// The write that is wanted, now or as soon as there is a slot.
     pub(crate) fn action(&self) -> Option<Action> {
         match self {
             Self::Act(action) => Some(action.clone()),
@@ -154,7 +163,7 @@ pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     let subject = Subject { cx, entry, view, state: entry.state.as_ref() };
     match scope::of(&subject) {
         Scope::Deleting => Decision::new(subject.explain(Phase::Deleting, Why::Deleting)),
-        Scope::Paused(by) => Decision::new(subject.explain(subject.phase(), Why::Paused(by))),
+        Scope::Paused(by) => paused(&subject, by),
         Scope::Excluded(by) => {
             let why = Why::Excluded { by, is_closed: subject.access() == Access::Closed };
             let decision = Decision::new(subject.explain(Phase::OutOfScope, why));
@@ -167,7 +176,27 @@ pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     }
 }
 
-/// Gates first, the one with the checks before the others; then what is left to tidy up; and then what is no write.
+/// A paused node is not touched, but one that an operator paused says so while it is closed. While everything is
+/// paused, nothing at all is written.
+fn paused(subject: &Subject<'_>, by: PausedBy) -> Decision {
+    let mut told = subject.explain(subject.phase(), Why::Paused(by));
+    let has_result = |state: &&NodeState| state.phase == StatePhase::Failed || state.says_why();
+    if let Some(state) = subject.state_of_this_boot().filter(has_result) {
+        let result = LastResult { retry: None, ..subject.last_result(state) };
+        told.notes.push(Note::LastResult(result));
+    }
+    let mut decision = Decision::new(told);
+    match by {
+        PausedBy::Configuration => decision,
+        PausedBy::Annotation => {
+            let shown = tidy::paused(subject, &mut decision);
+            shown.into_iter().fold(decision, Decision::acts)
+        }
+    }
+}
+
+/// Orders what is wanted: gates first, with the verification gate before the others, then cleanup, and then everything
+/// that is not a write. A wanted worker comes before the condition, though.
 fn in_scope(subject: &Subject<'_>) -> Decision {
     let mut decision = verification::consider(subject);
     let gates = consider_gates(subject, &mut decision);
@@ -175,11 +204,13 @@ fn in_scope(subject: &Subject<'_>) -> Decision {
         std::mem::take(&mut decision.wants).into_iter().partition(|want| matches!(want, Want::Act(_)));
     let wants_worker = others.iter().any(|want| matches!(want, Want::Worker { .. }));
     let is_unsure = others.iter().any(|want| matches!(want, Want::Reread(_)));
-    // What shows the verdict comes after the verdict, unless the verdict cannot be written.
-    let shown = match subject.cx.refusals.write {
-        _ if acts.is_empty() && !is_unsure => tidy::condition(subject, &mut decision),
-        Some(why) if !acts.is_empty() => tidy::refused_write(subject, &decision, why),
-        _ => None,
+    // The condition shows the verdict and is written after it, unless the verdict itself cannot be written.
+    let setbacks = subject.cx.history.setbacks;
+    let refusal = acts.iter().find_map(|want| setbacks.refusal_of(&want.action()?));
+    let shown = match refusal {
+        Some(why) => tidy::refused_write(subject, &mut decision, why),
+        None if acts.is_empty() && !is_unsure => tidy::condition(subject, &mut decision),
+        None => None,
     };
     let shown = shown.map(Want::Act);
     let removed = if wants_worker {
@@ -198,7 +229,7 @@ fn in_scope(subject: &Subject<'_>) -> Decision {
     decision
 }
 
-/// What is to be done about the gates that need no worker. Adds what every closed gate waits for to the explanation.
+/// Decides about the gates that need no worker, and adds to the explanation what every closed gate waits for.
 fn consider_gates(subject: &Subject<'_>, decision: &mut Decision) -> Vec<Want> {
     let mut wants = Vec::new();
     for gate in &subject.cx.policy.gates {

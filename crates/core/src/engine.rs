@@ -1,4 +1,5 @@
-//! The rules at work on a whole cluster: facts in, orders out. Deciding costs what has changed, not what there is.
+//! Applies the rules to a whole cluster: facts in, orders out. The cost of deciding depends on how much has changed,
+//! not on the size of the cluster.
 //!
 //! ```text
 //!   facts --> World --> nodes that changed or whose time has come --> decide_node --> orders, questions, explanations
@@ -6,8 +7,8 @@
 //!               \------------------------- answers to orders <---------------------------/
 //! ```
 //!
-//! At most one order is under way for each node. What it did is learned from its answer, or by reading the node
-//! again; until then nothing else is decided for that node.
+//! At most one order is in flight for each node. Its effect is learned from its answer, or by reading the node again.
+//! Until then nothing else is decided for that node.
 
 mod learn;
 mod orders;
@@ -22,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::config::Config;
-use crate::decide::{Context, Decision, Mode, Refusals, Want, decide_node};
+use crate::decide::{Context, Decision, History, Mode, Want, decide_node};
 use crate::explain::{Explanation, Note, Trouble};
 use crate::feed::Feed;
 use crate::grants::Grants;
@@ -33,14 +34,14 @@ use crate::world::{NodeEntry, World};
 pub use plan::{Order, Outcome, Plan, Question};
 use task::{NodeTask, Underway};
 
-/// An order may wait this long for its turn. The caller takes back older ones, see [`Engine::withdraw`].
-pub const LONGEST_QUEUE: SignedDuration = SignedDuration::from_secs(30);
-/// An order whose answer has not come this long after it must have is looked into.
+/// An order may wait this long in the [queue](crate::queue). The caller withdraws older ones, see [`Engine::withdraw`].
+pub(crate) const LONGEST_QUEUE: SignedDuration = SignedDuration::from_secs(30);
+/// An order counts as lost if its answer is overdue by this much.
 const ANSWER_OVERDUE: SignedDuration = SignedDuration::from_secs(5);
-/// A question that was not answered is asked again after this long.
+/// An unanswered question is asked again after this long.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
-/// What holds for the process as a whole, whatever node is decided about.
+/// Settings of the process as a whole, independent of any node's policy.
 #[derive(Debug, Clone, PartialEq)]
 struct Settings {
     interval: SignedDuration,
@@ -60,7 +61,7 @@ impl From<&Config> for Settings {
     }
 }
 
-/// The rules at work.
+/// Decides about all nodes of a cluster.
 #[derive(Debug)]
 pub struct Engine {
     mode: Mode,
@@ -71,16 +72,20 @@ pub struct Engine {
     tasks: BTreeMap<NodeName, NodeTask>,
     timers: Schedule<Timestamp, NodeName>,
     changed: BTreeSet<NodeName>,
-    /// What nodes do that get no slot for their worker in this turn.
+    /// Writes for nodes that get no slot for their worker in this turn.
     meanwhile: Vec<(NodeName, Action)>,
-    /// What is watched.
+    /// The feeds that are watched.
     feeds: BTreeSet<Feed>,
-    /// What of it has been listed.
+    /// The feeds that have been listed.
     known: BTreeSet<Feed>,
-    /// All of it has to be listed again.
+    /// All feeds have to be listed again.
     starts_over: bool,
     leading: bool,
+    /// The next decision is the first one as the leader, and this replica stood by before.
+    takes_over: bool,
     next_ticket: u64,
+    /// The first ticket since the last restore.
+    ticket_at_restore: u64,
     next_sweep: Option<Timestamp>,
     now: Timestamp,
 }
@@ -92,7 +97,7 @@ impl Engine {
         Self::in_mode(Mode::Controller, config)
     }
 
-    /// The same, for one node and on that node.
+    /// An engine for DaemonSet mode, which manages only the node it runs on.
     #[must_use]
     pub fn on_its_node(config: &Config) -> Self {
         Self::in_mode(Mode::DaemonSet, config)
@@ -114,37 +119,51 @@ impl Engine {
             known: BTreeSet::new(),
             starts_over: false,
             leading: false,
+            takes_over: false,
             next_ticket: 0,
+            ticket_at_restore: 0,
             next_sweep: None,
             now: Timestamp::MIN,
         }
     }
 
-    /// What is required of nodes.
+    /// The policies that apply to nodes.
     #[must_use]
     pub fn policies(&self) -> &Arc<Policies> {
         &self.policies
     }
 
-    /// What is known of the cluster.
+    /// The policy that applies to a node, by its labels as far as they are known.
+    #[must_use]
+    pub fn policy(&self, name: &NodeName) -> &Policy {
+        self.world.entry(name).map_or(self.policies.fallback().as_ref(), |entry| self.policy_of(entry))
+    }
+
+    /// The feeds that are watched.
+    #[must_use]
+    pub fn feeds(&self) -> &BTreeSet<Feed> {
+        &self.feeds
+    }
+
+    /// Everything that is known about the cluster.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Why each node is open or closed, as it was last decided. A replica that stands by knows it, too.
+    /// Why each node is open or closed, as of the last decision. A standby replica knows this, too.
     pub fn explanations(&self) -> impl Iterator<Item = (&NodeName, &Explanation)> {
         self.tasks.iter().filter_map(|(name, task)| Some((name, task.explanation.as_ref()?)))
     }
 
-    /// Why the cluster rather than single nodes is suspected, if it is.
+    /// Returns why the cluster rather than single nodes is suspected, if it is.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         self.policies.iter().find_map(|policy| self.grants.trouble(policy, self.now))
     }
 
-    /// Takes up another configuration. What is no longer watched is forgotten, and what is watched from now on has to be
-    /// listed before anything else is decided.
+    /// Applies a new configuration. Objects that are no longer watched are forgotten, and new feeds have to be listed
+    /// before anything else is decided.
     pub fn configure(&mut self, config: &Config) {
         let policies = Policies::from(config);
         self.feeds = Feed::all(&policies);
@@ -154,7 +173,7 @@ impl Engine {
             policies.iter().map(|policy| (policy.name.clone(), policy.requires.clone())).collect()
         };
         if required(&self.policies) != required(&policies) {
-            // What was found under other requirements is no longer held against a node.
+            // Results under other requirements no longer count against a node.
             self.grants.fleet.start_over(self.now);
         }
         self.policies = Arc::new(policies);
@@ -166,14 +185,15 @@ impl Engine {
         }
     }
 
-    /// Begins to give orders.
+    /// Starts to give orders.
     pub fn lead(&mut self) {
         self.leading = true;
+        self.takes_over = !self.tasks.is_empty();
         self.consider_all();
     }
 
-    /// Gives no more orders. What is under way is looked into before anything else, should this replica lead again, and the
-    /// status of every node is reported again then.
+    /// Stops giving orders. If this replica leads again, it first reads every node that had an order in flight, and
+    /// reports the status of every node again.
     pub fn stand_by(&mut self) {
         self.leading = false;
         for task in self.tasks.values_mut() {
@@ -184,7 +204,7 @@ impl Engine {
         self.consider_all();
     }
 
-    /// Learns what came of an order, and returns the events that report it.
+    /// Learns the outcome of an order, and returns the events that report it.
     pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Vec<Action> {
         let now = self.not_back(now);
         let node = order.action.node();
@@ -200,9 +220,15 @@ impl Engine {
                 Outcome::Unavailable => task.set_back(&order.action, now),
             }
             self.changed.insert(node.name.clone());
+        } else if let (Outcome::Unknown, Action::DeleteNode { .. }) = (&outcome, &order.action) {
+            // The order is no longer expected to be answered, as after a loss of the lease.
+            self.tasks.entry(node.name.clone()).or_default().remember_deletion(&order.action, now);
+            self.changed.insert(node.name.clone());
         }
         let Outcome::Done(facts) = outcome else { return Vec::new() };
-        for fact in facts {
+        // What an order from before a restore has brought about is known in versions from before it.
+        let is_outdated = order.ticket < self.ticket_at_restore;
+        for fact in facts.into_iter().filter(|_| !is_outdated) {
             self.learn(fact, now);
         }
         if let (Action::StartWorker { .. }, Some(given)) = (&order.action, given) {
@@ -211,11 +237,11 @@ impl Engine {
         order.action.events()
     }
 
-    /// Decides about every node that has changed or whose time has come. A replica that stands by decides too, so that it
-    /// can say why a node is closed, but its plan is empty.
+    /// Decides about every node that has changed or whose timer fired. A standby replica decides too, so that it can
+    /// say why a node is closed, but gives no orders.
     ///
-    /// The time is that of a clock which never jumps: the wall clock when the process was started, and what a
-    /// monotonic clock has counted since.
+    /// `now` comes from a clock that never jumps: the wall clock at the start of the process plus the time elapsed
+    /// since then by a monotonic clock.
     pub fn decide(&mut self, now: Timestamp) -> Plan {
         let now = self.not_back(now);
         let mut plan = Plan::default();
@@ -224,6 +250,10 @@ impl Engine {
         }
         if !self.knows_enough() {
             return plan;
+        }
+        if std::mem::take(&mut self.takes_over) {
+            self.world.restart_workers(now);
+            self.note_touched(now);
         }
         if self.leading {
             self.sweep(now, &mut plan);
@@ -237,15 +267,12 @@ impl Engine {
         while let Some(name) = self.timers.pop_until(&now) {
             self.changed.insert(name);
         }
-        let mut wants_reference = false;
         for name in std::mem::take(&mut self.changed) {
             plan.considered += 1;
-            wants_reference |= self.consider(&name, now, &mut plan);
+            self.consider(&name, now, &mut plan);
         }
         if self.leading {
             self.start_workers(now, &mut plan);
-        }
-        if wants_reference {
             self.start_reference(now, &mut plan);
         }
         for question in &plan.questions {
@@ -253,13 +280,24 @@ impl Engine {
                 self.world.asks_for(node);
             }
         }
-        let first_timer = self.timers.first().map(|(at, _)| *at);
-        let next_sweep = self.next_sweep.filter(|_| self.leading);
-        plan.wake = first_timer.into_iter().chain(next_sweep).chain(self.grants.slots.wake()).min();
+        plan.wake = self.wake(now);
         plan
     }
 
-    /// Time never goes back: spans are measured by it.
+    /// When to decide again, even if nothing is learned until then.
+    fn wake(&self, now: Timestamp) -> Option<Timestamp> {
+        let slots = &self.grants.slots;
+        let first_timer = self.timers.first().map(|(at, _)| *at);
+        let next_sweep = self.next_sweep.filter(|_| self.leading);
+        let reference = self.grants.reference_due();
+        let are_wanted = slots.are_wanted() || reference.is_some();
+        let release = slots.next_release().filter(|_| are_wanted);
+        // A reference run that is due already waits for a slot or for a verified node, and not for time to pass.
+        let reference = reference.filter(|due| now < *due);
+        [first_timer, next_sweep, release, reference].into_iter().flatten().min()
+    }
+
+    /// Time never goes back, because durations are measured with it.
     fn not_back(&mut self, now: Timestamp) -> Timestamp {
         self.now = self.now.max(now);
         self.now
@@ -269,7 +307,7 @@ impl Engine {
         self.changed.extend(self.world.entries().map(|(name, _)| name.clone()));
     }
 
-    /// A lost event heals within one interval, because everything is read again that often.
+    /// Asks to read everything again once per interval, so that a lost watch event is made up for within one interval.
     fn sweep(&mut self, now: Timestamp, plan: &mut Plan) {
         let next = now + self.settings.interval;
         match self.next_sweep {
@@ -282,14 +320,15 @@ impl Engine {
         }
     }
 
-    /// Decides about one node. Says whether it asks for a comparison with a verified node.
-    fn consider(&mut self, name: &NodeName, now: Timestamp, plan: &mut Plan) -> bool {
+    /// Decides about one node.
+    fn consider(&mut self, name: &NodeName, now: Timestamp, plan: &mut Plan) {
         self.grants.slots.enqueue(name, None);
+        self.grants.note_asked(name, false);
         self.timers.set(name, None);
         plan.confirmed.extend(self.confirmed_deletion(name, now));
         let Some(entry) = self.world.entry(name) else {
             self.forget(name, plan);
-            return false;
+            return;
         };
         let is_lost = self.tasks.get(name).is_some_and(|task| task.is_overdue(now));
         let node = entry.view.as_ref().map(|view| view.id.clone());
@@ -300,13 +339,17 @@ impl Engine {
         if is_lost {
             task.underway = Some(Underway::Unclear { asked: None });
         }
+        if task.underway.is_none() {
+            self.note_if_open(name);
+        }
+        let task = self.tasks.entry(name.clone()).or_default();
         if self.leading
             && let Some(until) = task.waits(node, now, plan)
         {
             self.timers.set(name, Some(until));
-            return false;
+            return;
         }
-        let Some(entry) = self.world.entry(name) else { return false };
+        let Some(entry) = self.world.entry(name) else { return };
         let mut decision = self.judge(name, entry, now);
         let task = self.tasks.entry(name.clone()).or_default();
         task.complain(&mut decision);
@@ -315,16 +358,16 @@ impl Engine {
         {
             decision.explanation.notes.push(Note::DryRun { order: action.to_string() });
         }
-        task.explain(decision.explanation);
+        task.explain(decision.explanation, now);
         if self.leading {
             plan.changes.extend(task.report().map(|explanation| (name.clone(), Some(explanation.clone()))));
         }
         self.timers.set(name, decision.wake);
         self.grants.note_final_attempt(name, decision.is_final_attempt);
-        if !self.leading {
-            return false;
+        self.grants.references.note_waiting(name, false);
+        if self.leading {
+            self.pursue(name, decision.wants, now, plan);
         }
-        self.pursue(name, decision.wants, now, plan)
     }
 
     fn confirmed_deletion(&mut self, name: &NodeName, now: Timestamp) -> Option<Action> {
@@ -333,20 +376,22 @@ impl Engine {
         self.tasks.get_mut(name)?.confirmed_deletion(is_going, now)
     }
 
-    /// A node of which nothing is known any more.
+    /// Forgets a node about which nothing is known any more.
     fn forget(&mut self, name: &NodeName, plan: &mut Plan) {
         self.release(name);
         self.grants.note_final_attempt(name, false);
+        self.grants.references.note_waiting(name, false);
+        self.grants.note_open(name);
         if self.tasks.remove(name).is_some_and(|task| task.is_reported) {
             plan.changes.push((name.clone(), None));
         }
     }
 
-    /// What a decision about a node rests on. Its policy is resolved here and nowhere else.
-    fn context<'a>(&'a self, entry: &NodeEntry, refusals: Refusals<'a>, now: Timestamp) -> Context<'a> {
+    /// The input to a decision about a node. Its policy is resolved here and nowhere else.
+    fn context<'a>(&'a self, entry: &NodeEntry, history: History<'a>, now: Timestamp) -> Context<'a> {
         let Self { mode, settings, world, grants, .. } = self;
         let policy = self.policy_of(entry);
-        Context { mode: *mode, policy, world, grants, interval: settings.interval, refusals, now }
+        Context { mode: *mode, policy, world, grants, interval: settings.interval, history, now }
     }
 
     fn policy_of(&self, entry: &NodeEntry) -> &Policy {
@@ -354,8 +399,8 @@ impl Engine {
     }
 
     fn judge(&self, name: &NodeName, entry: &NodeEntry, now: Timestamp) -> Decision {
-        let refusals = self.tasks.get(name).map(NodeTask::refusals).unwrap_or_default();
-        decide_node(self.context(entry, refusals, now), entry)
+        let history = self.tasks.get(name).map(NodeTask::history).unwrap_or_default();
+        decide_node(self.context(entry, history, now), entry)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Why a node is open or closed, as data. Logs, events, the condition and the command line show the same sentence, which
-//! [`text`](self) renders; no other module words one.
+//! Why a node is open or closed, as data. Logs, events, the condition and the command line show the same sentence. Only
+//! the module [`text`](self) renders it.
 
 mod reason;
 mod text;
@@ -9,18 +9,19 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::fault::{self, WorkerFailure};
 pub use reason::Reason;
 pub use why::{
     Attempt, ClosedGate, Excluded, FreeRun, GateWait, KeptOpen, LastResult, LeftAlone, NeverGated,
     NotDeleted, Note, PausedBy, ProbationReason, RunKind, Trouble, Wait, Why, WorkerStage,
 };
 
-/// Where a node stands, and why.
+/// The status of a node, and the reasons for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     pub phase: Phase,
     pub access: Access,
-    /// Why an open node has to prove itself again, if it has to.
+    /// Why an open node has to prove itself again, if it is on probation.
     pub probation: Option<ProbationReason>,
     pub why: Why,
     /// Gates that are closed, and what each of them waits for.
@@ -45,7 +46,7 @@ pub enum Phase {
     Deleting,
 }
 
-/// Whether workloads may be scheduled to a node, as far as its gates go.
+/// Whether the gates of a node allow workloads to be scheduled to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Open,
@@ -78,27 +79,52 @@ impl Explanation {
         self
     }
 
-    /// The reason as one word, for the condition. Where the checks are not what keeps the node closed, it is that of the
-    /// first gate that does.
+    /// The reason as one word, for the condition. If other gates but not the verification gate keep the node closed,
+    /// this is the reason of the first of them. What nobody but an operator can change comes before everything else.
     #[must_use]
     pub fn word(&self) -> Cow<'static, str> {
         let waits_for_checks = self.gates.iter().any(|closed| closed.wait == GateWait::Checks);
-        match self.gates.first() {
-            Some(closed) if !waits_for_checks && self.probation.is_none() => {
-                Cow::Borrowed(closed.wait.reason().word())
-            }
+        let is_about_gates = !waits_for_checks && self.probation.is_none();
+        let refused = self.gates.iter().find(|closed| closed.is_refused());
+        match refused.or(self.gates.first().filter(|_| is_about_gates)) {
+            Some(closed) if !self.is_blocked() => Cow::Borrowed(closed.wait.reason().word()),
             _ => self.why.word(),
+        }
+    }
+
+    /// Verification waits for something that is the fault of the installation.
+    pub(crate) fn is_blocked(&self) -> bool {
+        matches!(&self.why, Why::Wait(wait) if wait.installation_fault().is_some())
+    }
+
+    /// Nothing changes until somebody acts: the installation is at fault, or the API server refuses a write.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.is_blocked()
+            || self.gates.iter().any(ClosedGate::is_refused)
+            || self.notes.iter().any(|note| matches!(note, Note::Refused { .. }))
+    }
+
+    /// The fault of the installation that keeps the node from being verified, as one word.
+    #[must_use]
+    pub fn installation_fault(&self) -> Option<&'static str> {
+        let is_blocked = |run: FreeRun| run.kind == RunKind::Blocked;
+        match &self.why {
+            Why::Wait(wait) => wait.installation_fault().map(WorkerFailure::word),
+            Why::LastResult(result) if result.run.is_some_and(is_blocked) => {
+                fault::installation_fault(&result.cause)
+            }
+            _ => None,
         }
     }
 }
 
-/// A point in time so much later. Saturates: timestamps from other writers may be near the maximum.
+/// Adds a duration to a timestamp. Saturates, because timestamps from other writers may be near the maximum.
 #[must_use]
 pub fn later(at: Timestamp, span: SignedDuration) -> Timestamp {
     at.checked_add(span).unwrap_or(Timestamp::MAX)
 }
 
-/// A span for people, rounded up to whole seconds and never negative.
+/// Renders a duration for humans, rounded up to whole seconds and never negative.
 #[must_use]
 pub fn seconds(span: SignedDuration) -> String {
     let whole = span.as_secs() + i64::from(span.subsec_nanos() > 0);
@@ -112,6 +138,33 @@ pub fn seconds(span: SignedDuration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_installation_is_at_fault_if_it_is_to_blame_and_not_by_the_look_of_a_cause() {
+        let told = |why: Why| Explanation::new(Phase::Pending, Access::Closed, why);
+        let run = |kind| Some(FreeRun { number: 1, kind });
+        let result = |cause: &str, run| LastResult {
+            cause: cause.to_owned(),
+            reason: String::new(),
+            failed: None,
+            run,
+            retry: None,
+        };
+        let attempt = Attempt { number: 1, of: 5 };
+        let pending =
+            |failure| Wait::Worker { attempt, stage: WorkerStage::Pending { waiting: None, failure } };
+        for (why, fault) in [
+            (result("KubernetesForbidden", run(RunKind::Blocked)).into(), Some("Forbidden")),
+            (result("MyForbidden", None).into(), None),
+            (result("MyForbidden", run(RunKind::Cluster)).into(), None),
+            (Wait::RefusedWorker("quota".to_owned()).into(), Some("WorkerRefused")),
+            (pending(WorkerFailure::ImagePull).into(), Some("ImagePullFailed")),
+            (pending(WorkerFailure::Pending).into(), None),
+        ] {
+            let told = told(why);
+            assert_eq!(told.installation_fault(), fault, "{told:?}");
+        }
+    }
 
     #[test]
     fn spans_are_short() {

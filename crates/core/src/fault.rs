@@ -5,16 +5,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Who has to act on a failure. In the order of what decides if several checks of a report fail.
+/// Whose fault a failure is. If several checks of a report fail, the first variant in this order decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Blame {
-    /// The node's own fault, or possibly its own. Costs an attempt; may lead to the deletion of the node, but only after
-    /// a comparison with a verified node.
+    /// The node's own fault. Costs an attempt; may lead to the deletion of the node, but only after a reference run.
     Node,
     /// The fault of the cluster or of something the checks depend on. The checks are retried; the node is never deleted
     /// for it, and an open node stays open.
     Cluster,
+    /// The fault of the node or of the cluster. Costs an attempt, but counts as the cluster's until the same checks have
+    /// passed on a verified node: before that no open node is closed and no node is deleted for it. A closed node counts
+    /// as failed before that only if there is no verified node to compare it with.
+    Unclear,
     /// The fault of the installation: its image, its configuration or its permissions. Reported on the node at once;
     /// costs no attempt.
     Installation,
@@ -34,16 +37,15 @@ macro_rules! failures {
         }
 
         impl $name {
-            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// The word for it in reports and conditions.
+            /// The word in reports and conditions.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$kind => $word,)* }
             }
 
-            /// Its name.
+            /// The name of the variant.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => stringify!($kind),)* }
@@ -55,13 +57,13 @@ macro_rules! failures {
                 match self { $(Self::$kind => Blame::$blame,)* }
             }
 
-            /// What it means, in a sentence.
+            /// The meaning, as a sentence.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$kind => $meaning,)* }
             }
 
-            /// What to look at.
+            /// Where to look for the cause.
             #[must_use]
             pub const fn remedy(self) -> &'static str {
                 match self { $(Self::$kind => $remedy,)* }
@@ -71,77 +73,77 @@ macro_rules! failures {
 }
 
 failures! {
-    /// In what way a check failed.
+    /// The kind of failure of a check.
     pub enum Kind {
-        Timeout "timeout" Node "Nothing came back in time."
+        Timeout "timeout" Unclear "There was no answer in time."
             "routes, firewall rules and kube-proxy of the node, then the peer",
-        UdpTimeout "udp-timeout" Node "Nothing came back over UDP, but over TCP it did."
+        UdpTimeout "udp-timeout" Unclear "There was no answer over UDP, but there was one over TCP."
             "firewall rules and security groups for UDP port 53",
-        TcpTimeout "tcp-timeout" Node "Nothing came back over TCP, but over UDP it did."
+        TcpTimeout "tcp-timeout" Unclear "There was no answer over TCP, but there was one over UDP."
             "firewall rules and security groups for TCP port 53",
-        Refused "refused" Node "The address was reached, and nothing listens there."
+        Refused "refused" Unclear "The address was reached, but nothing listens there."
             "kube-proxy of the node, then the peer",
-        Unreachable "unreachable" Node "There is no way to the address."
+        Unreachable "unreachable" Node "There is no route to the address."
             "routes and CNI plugin of the node",
-        Closed "closed" Node "The connection was ended by the other side or on the way."
+        Closed "closed" Unclear "The connection was closed by the peer or on the way to it."
             "firewalls and load balancers on the way, then the peer",
         Io "io" Node "The system reported another error."
             "the worker's log and the limits of the node",
-        Resolve "resolve" Node "The name of the peer could not be resolved."
+        Resolve "resolve" Unclear "The name of the peer could not be resolved."
             "DNS, and whether the name is right",
-        NoNameserver "no-nameserver" Node "There is no nameserver to ask."
+        NoNameserver "no-nameserver" Node "No nameserver is configured."
             "clusterDNS in the configuration of the kubelet",
-        Nxdomain "nxdomain" Node "The nameserver says that there is no such name."
+        Nxdomain "nxdomain" Unclear "The nameserver reports that the name does not exist."
             "clusterDNS and clusterDomain of the kubelet, and whether the name is right",
-        NoRecords "no-records" Node "The name exists, but has no address."
+        NoRecords "no-records" Unclear "The name exists, but has no address."
             "whether the name is right, and the nameserver",
-        Servfail "servfail" Cluster "The nameserver could not find out."
+        Servfail "servfail" Cluster "The nameserver could not resolve the name."
             "the log of the DNS server and the servers it forwards to",
         QueryRefused "query-refused" Cluster "The nameserver refuses to answer."
             "the configuration of the DNS server",
-        BadAnswer "bad-answer" Node "The answer made no sense."
+        BadAnswer "bad-answer" Unclear "The answer is invalid."
             "what listens at the address",
-        TlsTimeout "tls-timeout" Node "The TCP connection stands, but the TLS handshake does not end."
+        TlsTimeout "tls-timeout" Unclear "The TCP connection was made, but the TLS handshake does not complete."
             "the MTU of the pod network",
-        Untrusted "untrusted" Node "The certificate is not trusted."
+        Untrusted "untrusted" Unclear "The certificate is not trusted."
             "the clock of the node, then the certificate of the peer",
-        Tls "tls" Node "The TLS handshake failed for another reason."
+        Tls "tls" Unclear "The TLS handshake failed for another reason."
             "what listens at the address",
-        NoAnswer "no-answer" Node "The connection stands, but no answer came in time."
+        NoAnswer "no-answer" Unclear "The connection was made, but no answer came in time."
             "the MTU of the pod network, then the peer",
         Unauthorized "unauthorized" Installation "The API server does not accept the credentials."
             "the service account of the worker",
-        Forbidden "forbidden" Installation "The API server does not allow this."
+        Forbidden "forbidden" Installation "The API server forbids the request."
             "the permissions of the worker's service account",
         Busy "busy" Cluster "The server is overloaded or not ready (429, 503, 504)."
             "the load and the log of the server: for built-in checks the API server",
-        ServerError "server-error" Cluster "The server reports an error of its own (another 5xx)."
+        ServerError "server-error" Cluster "The server reports an internal error (another 5xx)."
             "the log of the server: for built-in checks the API server",
-        BadStatus "bad-status" Node "The answer has another status than expected."
+        BadStatus "bad-status" Unclear "The response does not have the expected status."
             "what listens at the address, and its log",
-        NoAccess "no-access" Installation "It is not known how to reach the API server, or as whom."
+        NoAccess "no-access" Installation "There is no address of the API server, or no credentials for it."
             "the service account of the worker, or the kubeconfig",
-        Api "api" Node "What the check needs to know could not be read from the API server."
+        Api "api" Unclear "What the check needs to know could not be read from the API server."
             "the result of the check `kubernetes`",
-        NotFound "not-found" Installation "The API server knows no such Service."
+        NotFound "not-found" Installation "The Service does not exist."
             "the names in `worker.services`",
         NoEndpoints "no-endpoints" Cluster "The Service has no ready pods."
             "the pods of the Service",
         NoDnsEndpoints "no-dns-endpoints" Cluster "The DNS Service has no ready pods, so no node can resolve names."
             "the pods of the DNS Service",
-        NoClusterIp "no-cluster-ip" Installation "The Service has no address of its own."
+        NoClusterIp "no-cluster-ip" Installation "The Service has no cluster IP."
             "the names in `worker.services`",
-        ServiceUnreachable "service-unreachable" Node "The `kubernetes` Service is out of reach."
+        ServiceUnreachable "service-unreachable" Unclear "The `kubernetes` Service cannot be reached."
             "kube-proxy of the node",
-        PodsUnreachable "pods-unreachable" Node "Pods are out of reach at their own addresses."
+        PodsUnreachable "pods-unreachable" Unclear "Pods cannot be reached at their own addresses."
             "the CNI plugin of the node",
-        Missing "missing" Node "There is no such file."
+        Missing "missing" Node "The file does not exist."
             "the node, and `worker.volumes` and `worker.volumeMounts`",
-        RequestLost "request-lost" Node "Small packets arrive, but a large request is not answered."
+        RequestLost "request-lost" Unclear "Small packets arrive, but a large request is not answered."
             "the MTU of the pod network",
-        AnswerLost "answer-lost" Node "Small packets arrive, but a large answer does not."
+        AnswerLost "answer-lost" Unclear "Small packets arrive, but a large answer does not."
             "the MTU of the pod network",
-        Deadline "deadline" Node "The check did not end in time."
+        Deadline "deadline" Unclear "The check did not finish in time."
             "the load of the node, and `worker.timeoutSeconds`",
         Crashed "crashed" Installation "The check crashed."
             "the worker's log; please report it",
@@ -149,15 +151,15 @@ failures! {
 }
 
 failures! {
-    /// In what way a worker failed without the report of a check.
+    /// The kind of failure of a worker that left no report of a failed check.
     pub enum WorkerFailure {
-        Pending "WorkerPending" Node "The worker did not start in time."
+        Pending "WorkerPending" Unclear "The worker did not start in time."
             "the events of the worker pod: usually the CNI plugin or the kubelet of the node",
-        Timeout "Timeout" Node "The worker did not end in time."
+        Timeout "Timeout" Unclear "The worker did not finish in time."
             "the worker's log, the load of the node, and `worker.timeoutSeconds`",
-        NotEnded "WorkerNotEnded" Node "The kubelet did not end a worker that was deleted."
+        NotEnded "WorkerNotEnded" Node "The kubelet did not stop a worker that was deleted."
             "the kubelet of the node",
-        Failed "WorkerFailed" Node "The worker or an init container exited with an error and without a report."
+        Failed "WorkerFailed" Unclear "The worker or an init container exited with an error and without a report."
             "the worker's log",
         Misconfigured "WorkerMisconfigured" Installation "The worker could not run its checks."
             "the configuration of the worker: the message says what is wrong with it",
@@ -170,15 +172,15 @@ failures! {
     }
 }
 
-/// The faults of the installation, each by one word. There are few, so each can have a series in the metrics.
+/// The faults of the installation, each as one word. There are few, so each can have its own series in the metrics.
 pub fn installation_faults() -> impl Iterator<Item = &'static str> {
     let workers = WorkerFailure::ALL.iter().filter(|failure| failure.blame() == Blame::Installation);
     let checks = Kind::ALL.iter().filter(|kind| kind.blame() == Blame::Installation);
     workers.map(|failure| failure.word()).chain(checks.map(|kind| kind.name()))
 }
 
-/// The fault of the installation behind the cause that a node shows; `None` if it has another cause. The cause of a failed
-/// check begins with the name of the check: `KubernetesForbidden`.
+/// The fault of the installation behind a cause that a node shows; `None` if the cause is something else. The cause of
+/// a failed check starts with the name of the check: `KubernetesForbidden`.
 #[must_use]
 pub fn installation_fault(cause: &str) -> Option<&'static str> {
     let is_worker = |word: &&str| WorkerFailure::ALL.iter().any(|failure| failure.word() == *word);
@@ -199,24 +201,24 @@ pub const WAITING_REASONS: [(&str, WorkerFailure); 9] = [
     ("RunContainerError", WorkerFailure::NotStarted),
 ];
 
-/// The failure behind the reason for which a container waits; `None` if it is ordinary waiting.
+/// The failure behind a container's waiting reason; `None` for ordinary waiting.
 #[must_use]
 pub fn waiting_failure(reason: &str) -> Option<WorkerFailure> {
     WAITING_REASONS.iter().find(|(known, _)| *known == reason).map(|(_, failure)| *failure)
 }
 
-/// Whose fault it is that a container waits for this reason; `None` if it is ordinary waiting.
+/// Whose fault a container's waiting reason is; `None` for ordinary waiting.
 #[must_use]
 pub fn waiting_blame(reason: &str) -> Option<Blame> {
     waiting_failure(reason).map(WorkerFailure::blame)
 }
 
-/// The kind of a failure as it is in a report. The image of a worker may be of another version or somebody else's, so
-/// it can be a word that is not in the table.
+/// The kind of a failure as reported. The worker image may be of another version or custom, so the word may not be in
+/// the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum ReportedKind {
-    /// One of the table.
+    /// A kind from the table.
     Known(Kind),
     /// Any other word.
     Foreign(String),
@@ -232,12 +234,12 @@ impl ReportedKind {
         }
     }
 
-    /// Whose fault it is: what is not known may be the node's.
+    /// Whose fault it is. With an unknown kind, that is unclear.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {
             Self::Known(kind) => kind.blame(),
-            Self::Foreign(_) => Blame::Node,
+            Self::Foreign(_) => Blame::Unclear,
         }
     }
 }
@@ -310,15 +312,15 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_not_in_the_table_is_kept_and_may_be_the_nodes_fault() {
+    fn a_word_that_is_not_in_the_table_is_kept_and_may_be_the_nodes_fault_or_the_clusters() {
         let foreign: ReportedKind = serde_json::from_str(r#""gpu-lost""#).unwrap();
-        assert_eq!((foreign.to_string().as_str(), foreign.blame()), ("gpu-lost", Blame::Node));
+        assert_eq!((foreign.to_string().as_str(), foreign.blame()), ("gpu-lost", Blame::Unclear));
         assert_eq!(serde_json::to_string(&foreign).unwrap(), r#""gpu-lost""#);
     }
 
     #[test]
-    fn the_node_decides_before_the_cluster_and_the_cluster_before_the_installation() {
-        assert!(Blame::Node < Blame::Cluster && Blame::Cluster < Blame::Installation);
+    fn what_is_clear_decides_first_and_the_installation_last() {
+        assert!([Blame::Node, Blame::Cluster, Blame::Unclear, Blame::Installation].is_sorted());
         assert_eq!(serde_json::to_string(&Blame::Installation).unwrap(), r#""installation""#);
     }
 

@@ -1,4 +1,4 @@
-//! What is watched: kinds of objects, and one feed for each watch.
+//! Feeds: the kinds of objects that are watched, with one feed for each watch.
 //!
 //! To watch a new kind:
 //!
@@ -7,10 +7,10 @@
 //! | this file | a [`Kind`] with its two properties, and its feeds in [`Feed::all`] |
 //! | [`crate::world`] | its facts, which feed each of them comes from (`Fact::feed`), and a file that learns them |
 //! | `knr-k8s` | one implementation of `Observed`, see `watch/kinds.rs` there |
-//! | `knr-sim` | what it lists and tells, see `api/read.rs` there |
+//! | `knr-sim` | how it is listed and watched, see `api/read.rs` there |
 //!
-//! Everything else goes by [`Feed::all`]: which watches run, what has to be known before anything is decided, what is
-//! forgotten when a watch is no longer needed, health, metrics and logs.
+//! Everything else is derived from [`Feed::all`]: which watches run, what has to be known before anything is decided,
+//! what is forgotten when a watch is no longer needed, health, metrics and logs.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,13 +23,12 @@ use crate::view::InitPodView;
 /// A kind of object that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Nodes.
     Nodes,
     /// Worker pods.
     Workers,
-    /// Pods that a startup gate waits for.
+    /// Pods that startup gates wait for.
     InitPods,
-    /// Karpenter's pools.
+    /// Karpenter NodePools.
     Pools,
 }
 
@@ -45,8 +44,8 @@ impl Kind {
         }
     }
 
-    /// Whether nothing is decided before it is known, and the controller is taken for dead if it cannot be watched. Pools
-    /// concern nodes of Karpenter only, and these stay as they are until their pools are known.
+    /// Returns whether nothing is decided before this kind is known, and the controller is unhealthy if it cannot watch
+    /// it. Pools concern only Karpenter nodes, and those are not closed until their pools are known.
     #[must_use]
     pub const fn is_essential(self) -> bool {
         match self {
@@ -62,7 +61,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What one watch shows: all objects of a kind, or those pods of one namespace that a selector matches.
+/// The objects of one watch: all objects of a kind, or the pods of one namespace that a selector matches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Feed {
     kind: Kind,
@@ -76,7 +75,7 @@ struct Pods {
 }
 
 impl Feed {
-    /// All that policies ask for. Init pods have one feed for each namespace and selector, so that no watch is
+    /// All feeds that the policies need. Init pods have one feed for each namespace and selector, so that no watch is
     /// wider than a gate needs.
     #[must_use]
     pub fn all(policies: &Policies) -> BTreeSet<Self> {
@@ -84,7 +83,7 @@ impl Feed {
         whole.into_iter().chain(Self::of_init_pods(policies)).collect()
     }
 
-    /// Those of init pods.
+    /// The feeds of init pods.
     #[must_use]
     pub fn of_init_pods(policies: &Policies) -> BTreeSet<Self> {
         let required = policies.iter().flat_map(|policy| policy.pod_requirements());
@@ -113,19 +112,19 @@ impl Feed {
         self.kind
     }
 
-    /// The only namespace that it shows, if there is one.
+    /// The namespace that it is restricted to, if any.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.pods.as_ref().map(|pods| pods.namespace.as_str())
     }
 
-    /// What the labels of its objects have to match.
+    /// The selector that it is restricted to, if any.
     #[must_use]
     pub fn selector(&self) -> Option<&Selector> {
         self.pods.as_ref().map(|pods| &pods.selector)
     }
 
-    /// Whether it shows a pod like this.
+    /// Returns whether it shows this pod.
     #[must_use]
     pub fn shows(&self, pod: &InitPodView) -> bool {
         let is_shown =
@@ -150,7 +149,7 @@ mod tests {
         Feed::all(&Policies::from(&Config::parse(yaml).unwrap())).iter().map(ToString::to_string).collect()
     }
 
-    /// A gate of which everything but its pods differs from the default one.
+    /// A gate that differs from the default one in everything but its pods, which are given.
     fn gate(pods: &str) -> String {
         format!("{{name: b, taint: {{key: b, effect: NoSchedule}}, completedAnnotation: c, {pods}}}")
     }

@@ -1,4 +1,5 @@
-//! Identities. A node is never just a name: names are used again within minutes, for other machines.
+//! Identities. A node is never identified by its name alone, because names are reused for other machines within
+//! minutes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,28 +53,26 @@ text_id!(
     NodeName
 );
 text_id!(
-    /// The UID which the API server gave an object. Never used twice.
+    /// The UID that the API server assigned to an object. Never reused.
     Uid
 );
 text_id!(
-    /// The name of a policy. Empty: not known.
+    /// The name of a policy. Empty if it is not known.
     PolicyName
 );
 text_id!(
-    /// A fingerprint of what a worker checks, and how. Empty: not known.
+    /// A fingerprint of what a worker runs and checks. Empty if it is not known.
     Requires
 );
 text_id!(
-    /// The kernel's boot ID: another one means that the machine was restarted.
+    /// The kernel's boot ID. It changes when the machine is restarted.
     BootId
 );
 
-/// One node: this object, not the next one of the same name.
+/// One Node object, as opposed to a later one with the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeRef {
-    /// Its name.
     pub name: NodeName,
-    /// Its UID.
     pub uid: Uid,
 }
 
@@ -86,17 +85,15 @@ impl fmt::Display for NodeRef {
 /// One worker pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerRef {
-    /// The pod's name.
     pub name: String,
-    /// The pod's UID.
     pub uid: Uid,
 }
 
-/// A resource version. Versions of objects of one kind can be compared: the larger one is the later one.
+/// A resource version. Versions of objects of the same kind can be compared: the larger one is later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
-/// The beginning of a hash that another release computes in the same way.
+/// The first eight bytes of a hash that other releases compute in the same way.
 pub(crate) fn short_hash(bytes: &[u8]) -> u64 {
     let digest = Sha256::digest(bytes);
     let (head, _) = digest.split_at(8);

@@ -1,9 +1,9 @@
-//! Changes to a Node as a JSON patch that cannot hurt anybody else.
+//! Changes to a Node as a JSON patch that cannot overwrite what others write.
 //!
-//! `spec.taints` is one list which several controllers write. So a patch never carries the list, only single
-//! elements, and tests the exact element before it takes one off. Every patch is bound to the node's UID and boot, and
-//! to each annotation that it replaces or rests on: if any of them is no longer what the decision was based on, the API
-//! server refuses the whole patch.
+//! `spec.taints` is one list that several controllers write. So a patch never carries the whole list, only single
+//! elements, and tests for the exact element before it removes one. Every patch is bound to the node's UID and boot,
+//! and to each annotation that it replaces or depends on. If any of them is no longer what the decision was based on,
+//! the API server rejects the whole patch.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,23 +17,23 @@ use crate::view::NodeView;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum PatchOp {
-    /// Go on only if this is the value; null means that there is none.
+    /// Continue only if this is the value; null means that there is none.
     Test {
-        /// Where.
+        /// A JSON pointer.
         path: String,
-        /// What.
+        /// The expected value.
         value: Value,
     },
     /// Set this value.
     Add {
-        /// Where.
+        /// A JSON pointer.
         path: String,
-        /// What.
+        /// The new value.
         value: Value,
     },
-    /// Remove what is there.
+    /// Remove the value.
     Remove {
-        /// Where.
+        /// A JSON pointer.
         path: String,
     },
 }
@@ -43,7 +43,7 @@ pub enum PatchOp {
 #[serde(transparent)]
 pub struct NodePatch(pub Vec<PatchOp>);
 
-/// Builds a patch from a node as it was seen.
+/// Builds a patch from the node as it was last seen.
 #[derive(Debug)]
 pub struct PatchBuilder<'a> {
     node: &'a NodeView,
@@ -63,13 +63,13 @@ impl<'a> PatchBuilder<'a> {
         Self { node, ops, put_on: Vec::new(), annotations: Vec::new() }
     }
 
-    /// Takes these taints off, as far as they are on the node.
+    /// Removes these taints, as far as they are on the node.
     #[must_use]
     pub fn take_off<'t>(mut self, taints: impl IntoIterator<Item = &'t Taint>) -> Self {
         let mut positions: Vec<usize> =
             taints.into_iter().filter_map(|taint| self.node.position(taint)).collect();
         positions.sort_unstable();
-        // From the back, so that taking one off does not move the next one.
+        // From the back, so that removing one does not shift the next one.
         for position in positions.into_iter().rev() {
             let path = format!("/spec/taints/{position}");
             self.ops.push(test(path.clone(), self.node.taints[position].clone()));
@@ -99,7 +99,7 @@ impl<'a> PatchBuilder<'a> {
         self
     }
 
-    /// Goes on only if the node carries the label as it was seen, or still does not.
+    /// Makes the patch fail if the label has changed since the node was seen.
     #[must_use]
     pub fn same_label(mut self, label: &Label) -> Self {
         let seen = if self.node.labels.is_empty() {
@@ -122,14 +122,14 @@ impl<'a> PatchBuilder<'a> {
         self
     }
 
-    /// Records a state in place of the one that was seen.
+    /// Records a state in place of the one that was seen, and fails if that has changed.
     #[must_use]
     pub fn state(mut self, state: &NodeState) -> Self {
         self.annotations.push((names::STATE_ANNOTATION, state.to_json()));
         self
     }
 
-    /// Goes on only if an annotation is still as it was seen.
+    /// Makes the patch fail if an annotation has changed since the node was seen.
     #[must_use]
     pub fn unchanged(mut self, annotation: &str) -> Self {
         let seen = if self.node.annotations.is_empty() {
@@ -141,14 +141,14 @@ impl<'a> PatchBuilder<'a> {
         self
     }
 
-    /// Sets an annotation in place of what was seen there.
+    /// Sets an annotation in place of the value that was seen, and fails if that has changed.
     #[must_use]
     pub fn annotate(mut self, key: &'a str, value: String) -> Self {
         self.annotations.push((key, value));
         self
     }
 
-    /// Removes an annotation, if it still has the value that was seen.
+    /// Removes an annotation, and fails if it has changed since the node was seen.
     #[must_use]
     pub fn remove_annotation(mut self, key: &str) -> Self {
         if self.node.annotations.get(key).is_some() {
@@ -159,7 +159,6 @@ impl<'a> PatchBuilder<'a> {
         self
     }
 
-    /// The patch.
     #[must_use]
     pub fn build(mut self) -> NodePatch {
         self.finish_taints();
@@ -173,7 +172,7 @@ impl<'a> PatchBuilder<'a> {
             return;
         }
         if self.node.taints.is_empty() {
-            // There is no list to append to. Making one is safe only as long as nobody else has.
+            // There is no list to append to. Creating one is safe only if nobody else has done so.
             self.ops.push(test("/spec/taints".to_owned(), Value::Null));
             self.ops.push(add("/spec/taints".to_owned(), Value::Array(put_on)));
         } else {

@@ -1,8 +1,8 @@
-//! What is required of a node before it opens, and what becomes of a node that fails.
+//! Policies: what is required of a node before it opens, and what happens to a node that fails.
 //!
-//! A policy belongs to nodes, not to the process: [`Policies::of`] resolves it from the labels of a node, and whatever is
-//! decided about the node follows from that policy alone. The configuration file describes one policy, which applies to
-//! every node.
+//! A policy belongs to nodes, not to the process: [`Policies::of`] resolves it from the labels of a node, and all
+//! decisions about the node follow from that policy alone. The configuration file describes one policy, which applies
+//! to every node.
 
 mod gate;
 mod retry;
@@ -19,13 +19,13 @@ pub use retry::Retry;
 /// The name of the policy in the configuration file.
 pub const DEFAULT: &str = "default";
 
-/// What is required of a node, and what becomes of it.
+/// The requirements for a node, and what happens to a node that fails them.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own for operators")]
 pub struct Policy {
     pub name: PolicyName,
     pub gates: Vec<Gate>,
-    /// What workers check, and how they run.
+    /// The settings of workers: what they check, and how they run.
     pub worker: Worker,
     /// A fingerprint of what workers check.
     pub requires: Requires,
@@ -87,7 +87,8 @@ impl From<&Config> for Policy {
     }
 }
 
-/// What a worker runs and what that checks. How the pod is scheduled, and for how long it may wait, changes no result.
+/// The fingerprint covers what a worker runs and what it checks. How the pod is scheduled and how long it may wait do
+/// not affect the result.
 fn fingerprint(worker: &Worker) -> Requires {
     let Worker { image, command, init_containers, volumes, volume_mounts, .. } = worker;
     let runs = (image, command, init_containers, volumes, volume_mounts, worker.check_plan());
@@ -108,7 +109,7 @@ impl Policies {
         &self.default
     }
 
-    /// The policy that applies where there is no node to ask: to a worker whose node is gone.
+    /// The policy that applies where there is no node, such as to a worker whose node is gone.
     #[must_use]
     pub fn fallback(&self) -> &Arc<Policy> {
         &self.default
@@ -119,7 +120,7 @@ impl Policies {
         self.iter().find(|policy| policy.name == *name)
     }
 
-    /// Whether any policy has failed nodes deleted.
+    /// Returns whether any policy deletes failed nodes.
     #[must_use]
     pub fn delete_nodes(&self) -> bool {
         self.iter().any(|policy| policy.delete_failed_nodes)

@@ -1,4 +1,4 @@
-//! What a worker says about its node.
+//! The report of a worker about its node.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::ReportedKind;
 
-/// A termination message is cut by the kubelet beyond this many bytes.
+/// The kubelet truncates termination messages at this many bytes.
 pub const MAX_REPORT_BYTES: usize = 4096;
 
 /// The report of one worker, written as JSON into its termination message.
@@ -18,47 +18,46 @@ pub struct Report {
     /// Why no check could be run at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The worker was told to stop before the checks were done.
+    /// The worker received a signal to stop before the checks were done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 }
 
-/// One check and how it went.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckResult {
     /// The name of the check: `dns`, `kubernetes`, `network`, `services`, ..
     pub name: String,
-    /// How it went.
     pub outcome: CheckOutcome,
-    /// How long the try took that decided.
+    /// The duration of the try that decided the outcome.
     #[serde(default)]
     pub millis: u64,
-    /// What was seen of a check that passed: addresses, a version. Empty if there is nothing to tell.
+    /// Details of a check that passed, such as addresses or a version. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// How a check went.
+/// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CheckOutcome {
-    /// The node can do this.
+    /// The node passed.
     Pass,
-    /// It cannot.
+    /// The node failed.
     Fail(Failure),
-    /// Not run, and why.
+    /// Not run, with the reason.
     Skipped(String),
 }
 
-/// What went wrong, in a form that a person can act on.
+/// A failure, in a form that an operator can act on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// One word: `timeout`, `refused`, `nxdomain`, ..
     pub kind: ReportedKind,
-    /// What exactly, with address and time.
+    /// The exact failure, with address and time.
     #[serde(default)]
     pub detail: String,
-    /// What to look at.
+    /// Where to look for the cause.
     #[serde(default)]
     pub hint: String,
 }
@@ -87,7 +86,7 @@ impl Report {
         self.failed().next()
     }
 
-    /// How many checks failed.
+    /// The number of checks that failed.
     #[must_use]
     pub fn failures(&self) -> usize {
         self.failed().count()

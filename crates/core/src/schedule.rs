@@ -1,4 +1,4 @@
-//! Keys in the order of something that each of them has, one at a time: timers, and queues.
+//! A set of keys ordered by rank, for timers and queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ impl<R, K> Default for Schedule<R, K> {
 }
 
 impl<R: Ord + Clone, K: Ord + Clone> Schedule<R, K> {
-    /// Gives a key another rank, or takes it out.
+    /// Sets the rank of a key, or removes the key.
     pub(crate) fn set(&mut self, key: &K, rank: Option<R>) {
         let before = match &rank {
             Some(rank) => self.ranks.insert(key.clone(), rank.clone()),
@@ -38,7 +38,7 @@ impl<R: Ord + Clone, K: Ord + Clone> Schedule<R, K> {
         self.order.first()
     }
 
-    /// Takes out the first key, if its rank is not beyond this one.
+    /// Removes and returns the first key, if its rank is at most `last`.
     pub(crate) fn pop_until(&mut self, last: &R) -> Option<K> {
         let (_, key) = self.first().filter(|(rank, _)| rank <= last)?.clone();
         self.set(&key, None);

@@ -1,4 +1,4 @@
-//! What we keep on the node itself, so that a restart of ours changes nothing.
+//! The state that the controller keeps on the node itself, so that a restart of the controller changes nothing.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,69 +7,75 @@ use crate::fault::Blame;
 use crate::ids::{BootId, NodeName, PolicyName, Requires, Uid};
 use crate::texts::shortened;
 
-/// Longer reasons are cut before they are kept: the annotation is part of every Node that anybody reads.
+/// Longer reasons are truncated, because every reader of the Node gets the annotation.
 const MAX_REASON_CHARS: usize = 400;
 const MAX_BYTES: usize = 8192;
 const VERSION: u32 = 1;
-/// Numbers beyond this were not counted by us.
+/// No controller counts this far: larger numbers were not written by one.
 const MAX_COUNT: u32 = 1_000_000_000;
 
-/// The annotation `node-ready/state`: what came of the last worker and what follows from it.
+/// The annotation `node-ready/state`: the result of the last worker and its consequences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeState {
     /// The version of this format.
     #[serde(rename = "v")]
     pub version: u32,
-    /// The node which this is about. Annotations can outlive their node, in backups and templates.
+    /// The node that this state is about. Annotations can outlive their node, in backups and templates.
     pub uid: Uid,
     /// The boot in which the phase was reached.
     pub boot: BootId,
-    /// What is known of the node.
+    /// The phase by the last verdict.
     pub phase: StatePhase,
-    /// Workers whose result is part of this state. The next one gets the next number, so an older result can
-    /// never be taken for a newer one.
+    /// The number of the last worker whose result is part of this state. The next worker gets the next number, so an
+    /// older result can never be taken for a newer one.
     pub serial: u32,
     /// Failed attempts in a row, or the attempt that passed.
     pub attempt: u32,
     /// Runs in a row that cost no attempt: they gave no verdict, or the fault was not the node's.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub inconclusive: u32,
-    /// When this was written.
+    /// When this was written. For a pass, the earliest time at which the evidence can have been made.
     pub at: Timestamp,
-    /// Not to be tried again before.
+    /// The node is not tried again before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try: Option<Timestamp>,
     /// The check and kind of failure as one word, for the condition: `DnsTimeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Why, for people.
+    /// The reason, for humans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Whose fault the last run that cost no attempt was, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blame: Option<Blame>,
-    /// The node failed while it was open, and was not closed for it.
+    /// The node failed while it was open, and was not closed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stays_open: bool,
-    /// Where the same checks passed between two failures of this node.
+    /// The run elsewhere that passed the same checks between two failures of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compared: Option<Comparison>,
-    /// The policy that asked for the last run.
+    /// The policy of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyName>,
-    /// What the last run had to check.
+    /// The fingerprint of what the last run had to check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<Requires>,
-    /// The boot in which the last run that cost no attempt was made.
+    /// The boot in which the last run that cost no attempt took place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_boot: Option<BootId>,
-    /// What came of the last run of checks that was made here only to compare another node with this one.
+    /// When the checks last failed, if runs without a verdict followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Timestamp>,
+    /// When the cluster was last in trouble, so that a new leader does not count failures from before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Timestamp>,
+    /// The result of the last reference run on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
 }
 
-/// What is known of a node.
+/// The recorded phase of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatePhase {
@@ -77,11 +83,12 @@ pub enum StatePhase {
     Unverified,
     /// The last verdict was a pass.
     Verified,
-    /// The last verdict was a fail, or there was none in too many runs.
+    /// The last verdict was a fail, or too many runs gave none.
     Failed,
 }
 
-/// The pass elsewhere that shows a failure to be the node's own: it failed, the checks passed there, and it failed again.
+/// The pass elsewhere that shows a failure to be the node's own: the node failed, the checks passed there, and the node
+/// failed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The node on which they passed.
@@ -90,13 +97,16 @@ pub struct Comparison {
     pub at: Timestamp,
 }
 
-/// The result of checks that were run on a verified node for comparison.
+/// The result of a reference run on a verified node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
-    /// They passed.
+    /// Whether the checks passed.
     pub pass: bool,
-    /// When that was recorded.
+    /// The earliest time at which the run can have started.
     pub at: Timestamp,
+    /// The fingerprint of what the run had to check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires: Option<Requires>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -131,11 +141,13 @@ impl NodeState {
             next_try: None,
             cause: None,
             reason: None,
+            failed_at: None,
+            trouble: None,
             reference: None,
         }
     }
 
-    /// Reads the annotation. Text that we did not write counts as no state at all.
+    /// Reads the annotation. Text that no controller wrote counts as no state at all.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_BYTES {
@@ -146,7 +158,7 @@ impl NodeState {
         (state.version == VERSION && is_plausible).then_some(state)
     }
 
-    /// The annotation's text.
+    /// The text of the annotation.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
@@ -158,11 +170,18 @@ impl NodeState {
         self.phase == StatePhase::Failed && self.attempt > 0 && self.blame.is_none()
     }
 
-    /// The checks failed when they were last run, by the fault of the node or of the cluster.
+    /// When the checks last failed since the last pass, by the fault of the node or of the cluster.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<Timestamp> {
+        let is_failed = self.phase == StatePhase::Failed && self.attempt > 0;
+        let is_failing = is_failed || self.inconclusive > 0 && self.blame == Some(Blame::Cluster);
+        self.failed_at.or(is_failing.then_some(self.at))
+    }
+
+    /// The checks failed, by the fault of the node or of the cluster, and have not passed since.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        let is_failed = self.phase == StatePhase::Failed && self.attempt > 0;
-        is_failed || self.inconclusive > 0 && self.blame == Some(Blame::Cluster)
+        self.last_failure().is_some()
     }
 
     /// There is no verdict, and the state says why.
@@ -171,13 +190,13 @@ impl NodeState {
         self.inconclusive > 0 || self.phase == StatePhase::Unverified && self.cause.is_some()
     }
 
-    /// The reason, for people.
+    /// The reason for the last result.
     #[must_use]
     pub fn why(&self) -> &str {
         self.reason.as_deref().unwrap_or("no reason was kept")
     }
 
-    /// Keeps a reason, cut to a bearable length.
+    /// Sets the cause and the reason, which is truncated if it is too long.
     #[must_use]
     pub fn because(mut self, cause: &str, reason: &str) -> Self {
         self.cause = Some(cause.to_owned());
@@ -205,7 +224,7 @@ mod tests {
             phase: StatePhase::Failed,
             inconclusive: 2,
             next_try: Some(Timestamp::UNIX_EPOCH),
-            reference: Some(Reference { pass: true, at: Timestamp::UNIX_EPOCH }),
+            reference: Some(Reference { pass: true, at: Timestamp::UNIX_EPOCH, requires: None }),
             ..state().because("DnsTimeout", "dns: no answer")
         };
         assert_eq!(NodeState::parse(&full.to_json()), Some(full));

@@ -1,4 +1,4 @@
-//! Texts: by name, such as labels, in as little memory as they need, and cut to a bearable length.
+//! Compact maps of texts by name, such as labels, and truncation of long texts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,24 +7,22 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 
-/// Texts by name. Each of thousands of nodes has dozens of them, so those of one object lie side by side in one piece of
-/// memory.
+/// Texts by name. Each of thousands of nodes has dozens of them, so those of one object share one buffer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Texts {
-    /// Name, text, name, text, sorted by name.
+    /// Alternating names and texts, sorted by name.
     content: Box<str>,
-    /// Where each of them ends.
+    /// The end of each name and text in `content`.
     ends: Box<[u32]>,
 }
 
 impl Texts {
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The text of this name.
+    /// The text with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let (mut low, mut high) = (0, self.ends.len() / 2);
@@ -39,7 +37,6 @@ impl Texts {
         None
     }
 
-    /// Whether there is one of this name.
     #[must_use]
     pub fn contains_key(&self, name: &str) -> bool {
         self.get(name).is_some()
@@ -82,7 +79,7 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-/// A text of at most so many characters; that something is missing is shown.
+/// Truncates a text to a number of characters. An ellipsis shows where it was cut.
 #[must_use]
 pub fn shortened(text: &str, chars: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars) {
@@ -100,7 +97,7 @@ struct Builder {
 impl Builder {
     fn push(&mut self, piece: &str) {
         self.content.push_str(piece);
-        // An API server takes no object of even a thousandth of this size.
+        // API servers reject objects of even a thousandth of this size.
         self.ends.push(u32::try_from(self.content.len()).unwrap_or(u32::MAX));
     }
 
@@ -109,7 +106,7 @@ impl Builder {
     }
 }
 
-/// Reads pairs straight into place. They come sorted from an API server; from anybody else they are sorted afterwards.
+/// Reads pairs straight into place. API servers send them sorted. Pairs in any other order are sorted afterwards.
 struct Pairs;
 
 impl<'de> Visitor<'de> for Pairs {
@@ -120,7 +117,7 @@ impl<'de> Visitor<'de> for Pairs {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
-        // What most objects need, so that it need not grow time and again.
+        // Enough for most objects, to avoid repeated growth.
         let mut builder = Builder { content: String::with_capacity(512), ends: Vec::with_capacity(32) };
         while map.next_key_seed(Piece(&mut builder))?.is_some() {
             map.next_value_seed(Piece(&mut builder))?;

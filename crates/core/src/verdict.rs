@@ -1,24 +1,23 @@
-//! What the end of a worker means for its node.
+//! The verdict about a node, derived from how its worker ended.
 
-use crate::config::BuiltInCheck;
-use crate::fault::{Blame, Kind, ReportedKind, WorkerFailure, waiting_failure};
+use crate::fault::{Blame, WorkerFailure, waiting_failure};
 use crate::report::{Failure, Report};
 use crate::texts::shortened;
 use crate::view::Ending;
 
-/// The exit code by which the worker of this project says that it could not run: a bad configuration, not a bad node.
+/// The exit code by which the built-in worker reports that it could not run: a bad configuration, not a bad node.
 const COULD_NOT_RUN: i32 = 2;
-/// Longer last words of a worker are cut.
+/// Longer last lines of a worker's output are truncated.
 const MAX_WORDS_CHARS: usize = 200;
 
-/// What came of a worker.
+/// The verdict of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The node is fit.
+    /// The node is healthy.
     Pass,
-    /// It is not known to be fit, and whose fault that is.
+    /// The checks failed, and whose fault that is.
     Fail(Fault),
-    /// This says nothing about the node.
+    /// The run says nothing about the node.
     Inconclusive(String),
 }
 
@@ -29,18 +28,12 @@ pub struct Fault {
     pub blame: Blame,
     /// One word for the condition: `DnsTimeout`.
     pub cause: String,
-    /// A phrase for people: `dns: no answer from 10.96.0.10 in 5 s`.
+    /// A phrase for humans: `dns: no answer from 10.96.0.10 in 5 s`.
     pub reason: String,
 }
 
 impl Fault {
-    /// A fault of the node.
-    #[must_use]
-    pub fn new(cause: &str, reason: impl Into<String>) -> Self {
-        Self { blame: Blame::Node, cause: cause.to_owned(), reason: reason.into() }
-    }
-
-    /// A fault, with the blame that the table gives it.
+    /// A fault, with the blame from the table.
     #[must_use]
     pub fn of(failure: WorkerFailure, reason: impl Into<String>) -> Self {
         Self { blame: failure.blame(), cause: failure.word().to_owned(), reason: reason.into() }
@@ -60,8 +53,8 @@ pub fn judge(ending: &Ending) -> Verdict {
     }
 }
 
-/// Any image may be a worker, so a report is welcome but not needed. If there is one, it may not contradict the
-/// exit code.
+/// Any image may be a worker, so a report is optional. If a report contains a failure or an error, an exit code of 0 is
+/// not a pass.
 fn judge_exit(code: i32, report: Option<Report>, message: &str) -> Verdict {
     if report.as_ref().is_some_and(|report| report.stopped) {
         return Verdict::Inconclusive("the worker was told to stop before the checks were done".to_owned());
@@ -83,36 +76,24 @@ fn judge_exit(code: i32, report: Option<Report>, message: &str) -> Verdict {
     }
 }
 
-/// The last line of what a foreign image left behind: where programs say what ended them.
+/// The last line of the termination message of a custom image, where programs usually print their final error.
 fn last_words(message: &str) -> Option<String> {
     let line = message.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(shortened(line, MAX_WORDS_CHARS).into_owned())
 }
 
-/// The check that decides who is blamed stands for all that failed.
+/// Turns all failed checks into one fault, which is that of the check that decides the blame. Where a check names the
+/// cluster as the cause, others that may be its consequence are the cluster's fault, too.
 fn failed_checks(report: &Report) -> Option<Fault> {
-    let no_dns = ReportedKind::Known(Kind::NoDnsEndpoints);
-    let is_dns_down = report.failed().any(|(_, failure)| failure.kind == no_dns);
-    let mut failed: Vec<(Blame, bool, &str, &Failure)> = report
-        .failed()
-        .map(|(check, failure)| {
-            let is_consequence = is_dns_down && needs_dns(check, failure);
-            let blame = if is_consequence { Blame::Cluster } else { failure.kind.blame() };
-            (blame, is_consequence, check, failure)
-        })
-        .collect();
-    failed.sort_by_key(|(blame, is_consequence, ..)| (*blame, *is_consequence));
-    let ((blame, _, check, failure), others) = failed.split_first()?;
-    let others: Vec<&str> = others.iter().map(|(_, _, check, _)| *check).collect();
+    let mut failed: Vec<(&str, &Failure)> = report.failed().collect();
+    failed.sort_by_key(|(_, failure)| failure.kind.blame());
+    let ((check, failure), others) = failed.split_first()?;
+    let others: Vec<&str> = others.iter().map(|(check, _)| *check).collect();
     let more =
         if others.is_empty() { String::new() } else { format!("; failed, too: {}", others.join(", ")) };
     let cause = format!("{}{}", camel(check), camel(failure.kind.word()));
     let hint = if failure.hint.is_empty() { String::new() } else { format!(" ({})", failure.hint) };
-    Some(Fault { blame: *blame, cause, reason: format!("{check}: {failure}{hint}{more}") })
-}
-
-fn needs_dns(check: &str, failure: &Failure) -> bool {
-    check == BuiltInCheck::Dns.name() || failure.kind == ReportedKind::Known(Kind::Resolve)
+    Some(Fault { blame: failure.kind.blame(), cause, reason: format!("{check}: {failure}{hint}{more}") })
 }
 
 /// Condition reasons are CamelCase words.
@@ -129,6 +110,7 @@ fn camel(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Kind;
     use crate::view::Waiting;
 
     fn exit(code: i32, message: &str) -> Verdict {
@@ -136,7 +118,7 @@ mod tests {
     }
 
     fn fail(cause: &str, reason: &str) -> Verdict {
-        Verdict::Fail(Fault::new(cause, reason))
+        Verdict::Fail(Fault { blame: Blame::Unclear, cause: cause.to_owned(), reason: reason.to_owned() })
     }
 
     const DNS: &str = r#"{"checks":[{"name":"api","outcome":"pass"},
@@ -168,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_node_is_blamed_before_the_cluster_and_the_cluster_before_the_installation() {
+    fn what_is_clear_decides_the_blame_and_the_installation_comes_last() {
         let report = |kinds: &[&str]| {
             let checks: Vec<String> = kinds
                 .iter()
@@ -181,11 +163,11 @@ mod tests {
         };
         let expected = |blame, cause: &str, reason: &str| (blame, cause.to_owned(), reason.to_owned());
         assert_eq!(
-            report(&["forbidden", "busy", "timeout", "refused"]),
+            report(&["forbidden", "busy", "timeout", "missing"]),
             expected(
                 Blame::Node,
-                "TimeoutTimeout",
-                "timeout: timeout; failed, too: refused, busy, forbidden"
+                "MissingMissing",
+                "missing: missing; failed, too: busy, timeout, forbidden"
             )
         );
         assert_eq!(
@@ -196,7 +178,8 @@ mod tests {
             report(&["forbidden"]),
             expected(Blame::Installation, "ForbiddenForbidden", "forbidden: forbidden")
         );
-        assert_eq!(report(&["busy", "gpu-lost"]).0, Blame::Node, "a kind that is not known");
+        assert_eq!(report(&["timeout", "busy"]).0, Blame::Cluster, "an overloaded server times out, too");
+        assert_eq!(report(&["forbidden", "gpu-lost"]).0, Blame::Unclear, "a kind that is not known");
     }
 
     #[test]
@@ -220,8 +203,8 @@ mod tests {
         let reason = "services: no-dns-endpoints; failed, too: dns, web".to_owned();
         let expected = (Blame::Cluster, "ServicesNoDnsEndpoints".to_owned(), reason);
         assert_eq!(of("no-dns-endpoints", "resolve"), expected);
-        assert_eq!(of("no-dns-endpoints", "refused").0, Blame::Node, "another failure");
-        assert_eq!(of("no-endpoints", "resolve").0, Blame::Node, "another Service");
+        assert_eq!(of("no-dns-endpoints", "missing").0, Blame::Node, "a failure of the node");
+        assert_eq!(of("no-endpoints", "resolve").0, Blame::Cluster, "another Service");
     }
 
     #[test]

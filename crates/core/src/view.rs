@@ -1,4 +1,4 @@
-//! What we know of the cluster, as small plain values. Kubernetes objects stop at the border of this crate.
+//! The objects of the cluster as small plain values. No Kubernetes API types are used in this crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,35 +10,30 @@ use crate::config::Taint;
 use crate::ids::{BootId, NodeName, NodeRef, PolicyName, Requires, Uid, Version, WorkerRef};
 use crate::texts::Texts;
 
-/// A node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeView {
-    /// Which one.
     pub id: NodeRef,
-    /// Its resource version.
     pub version: Version,
-    /// Its present boot.
+    /// Its current boot.
     pub boot: BootId,
-    /// When the Node object was made.
+    /// When the Node object was created.
     pub created: Timestamp,
-    /// Its taints as they stand in the object, every field kept: patches test against them.
+    /// Its taints exactly as in the object, with every field: patches test against them.
     pub taints: Vec<Value>,
-    /// Its labels.
     pub labels: Texts,
-    /// Its annotations.
     pub annotations: Texts,
-    /// Our condition, if it has one.
+    /// The condition `NodeReadyVerified`, if it has one.
     pub condition: Option<Condition>,
     /// Its kubelet reports the condition `Ready` as `True`.
     pub ready: bool,
     /// It is being deleted.
     pub leaving: bool,
-    /// Karpenter's claim for this machine.
+    /// The NodeClaim of this node.
     pub claim: Option<ClaimRef>,
 }
 
 impl NodeView {
-    /// Where in the list this taint is. Key and effect identify a taint; its value may be another one, or none.
+    /// The index of this taint in the list. Key and effect identify a taint; its value may differ or be missing.
     #[must_use]
     pub fn position(&self, taint: &Taint) -> Option<usize> {
         let field = |raw: &Value, name: &str| raw.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -52,91 +47,84 @@ impl NodeView {
 /// The condition `NodeReadyVerified` of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Condition {
-    /// Whether the node is fit.
+    /// Whether the node is healthy.
     pub status: ConditionStatus,
-    /// One word.
+    /// One word: `DnsTimeout`.
     pub reason: String,
-    /// A sentence.
     pub message: String,
 }
 
-/// Whether a node is fit.
+/// Whether a node is healthy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConditionStatus {
     /// It passed.
     True,
     /// It failed.
     False,
-    /// There is no verdict for it as it is now.
+    /// There is no verdict about it as it is now.
     Unknown,
 }
 
 /// A Karpenter `NodeClaim`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimRef {
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: Uid,
 }
 
 /// A worker pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerView {
-    /// Which one.
     pub id: WorkerRef,
-    /// Its resource version.
     pub version: Version,
-    /// What was stamped on it when it was made.
+    /// The stamp that it got when it was created.
     pub stamp: Stamp,
-    /// Where it runs.
+    /// The node that it runs on.
     pub host: Option<NodeName>,
-    /// How far it is.
+    /// Its progress.
     pub stage: Stage,
     /// It is being deleted.
     pub leaving: bool,
 }
 
-/// What a worker is told about itself when it is made, and judged by when it ends.
+/// The identity that a worker gets when it is created. Its result counts only if the stamp still matches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp {
     /// The node it is for.
     pub node: NodeRef,
-    /// The boot of the node at that time.
+    /// The boot of the node when the worker was created.
     pub boot: BootId,
-    /// Its number in the life of the node.
+    /// Its serial number among the workers of the node.
     pub serial: u32,
-    /// The attempt it is, for people.
+    /// The number of the attempt, for humans.
     pub attempt: u32,
-    /// What its result is for.
+    /// The purpose of its result.
     pub purpose: Purpose,
-    /// The policy that asked for it.
+    /// The policy that it was created for.
     pub policy: PolicyName,
-    /// What it was to check.
+    /// A fingerprint of what it has to check.
     pub requires: Requires,
 }
 
-/// What the result of a worker is for.
+/// The purpose of a worker's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
     /// To open or close its own node.
     Verify,
-    /// To learn whether the same checks pass here, before another node is deleted for failing them.
+    /// A reference run: to learn whether the same checks pass here, before another node is deleted for failing them.
     Reference,
 }
 
-/// How far a worker is.
+/// The progress of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
-    /// Not running yet; the kubelet or the scheduler may have said why.
+    /// Not running yet; the kubelet or the scheduler may have given a reason.
     Pending(Option<Waiting>),
-    /// Running.
     Running,
-    /// Ended.
     Ended(Ending),
 }
 
-/// Why a worker is not running, as the kubelet or the scheduler says.
+/// Why a worker is not running, as reported by the kubelet or the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// One word: `ImagePullBackOff`, `Unschedulable`, ..
@@ -157,41 +145,34 @@ impl fmt::Display for Waiting {
 /// How a worker ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// It came to its own end.
+    /// It exited by itself.
     Exited {
         /// The exit code of the worker, or of the first init container that failed.
         code: i32,
         /// The termination message.
         message: String,
     },
-    /// A container of it could not be started, so its program never ran.
+    /// One of its containers could not be started, so its program never ran.
     CouldNotStart(Waiting),
-    /// Somebody else ended it: evicted, preempted, shut down, killed.
+    /// Something else ended it: it was evicted, preempted, shut down or killed.
     Killed(String),
 }
 
-/// An init pod: a pod that startup gates may be waiting for.
+/// An init pod: a pod that startup gates may wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitPodView {
-    /// Its UID.
     pub uid: Uid,
-    /// Its resource version.
     pub version: Version,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Where it runs.
+    /// The node that it runs on.
     pub host: NodeName,
-    /// When it was made.
     pub created: Timestamp,
-    /// Its labels.
     pub labels: Texts,
-    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// It is Ready, with all its containers.
+    /// It is Ready, and so are all its containers.
     pub ready: bool,
-    /// Which containers run in it, as one opaque text: another text means that they were started anew.
+    /// The containers that run in it, as one opaque text. A different text means that they were started again.
     pub containers: String,
     /// It is being deleted.
     pub leaving: bool,
@@ -200,31 +181,28 @@ pub struct InitPodView {
 /// A Karpenter `NodePool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
-    /// Its name.
     pub name: String,
-    /// Keys of the startup taints which Karpenter knows to be temporary.
+    /// The keys of its startup taints, which Karpenter knows to be temporary.
     pub startup_taints: BTreeSet<String>,
 }
 
 /// Deletions of the last hour: one object for the whole cluster, written before a node is deleted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LedgerView {
-    /// Its resource version.
     pub version: Version,
     /// One entry for each deletion.
     pub entries: Vec<LedgerEntry>,
 }
 
-/// The right to delete one node, and when it was taken.
+/// The reservation of the deletion of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LedgerEntry {
-    /// The node.
     pub node: NodeRef,
-    /// When.
+    /// When it was reserved.
     pub at: Timestamp,
 }
 
-/// Whether anything runs on a node that would suffer from closing it.
+/// Whether pods run on a node that would suffer if it were closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Occupancy {
     /// Only pods of `DaemonSets`, mirror pods and finished ones.

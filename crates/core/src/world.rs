@@ -1,7 +1,7 @@
-//! What we know of the cluster right now, put together from what the watches, our own writes and fresh reads say.
+//! Everything that is known about the cluster, from watches, from answers to writes, and from fresh reads.
 //!
-//! Facts may come late, twice or out of order between kinds of objects. Versions settle it: an older fact about an
-//! object never replaces a newer one, and an object that is gone does not come back by an old fact.
+//! Facts may arrive late, twice, or out of order between kinds of objects. Versions resolve this: an older fact about
+//! an object never replaces a newer one, and an old fact never brings back an object that is gone.
 
 mod fact;
 mod init_pods;
@@ -22,15 +22,15 @@ pub(crate) use fact::Extent;
 pub use fact::{Fact, Reread, Source};
 pub use init_pods::SeenInitPod;
 
-/// The budget for deletions is for this long.
+/// The period of the deletion budget.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-/// No clock is wrong by more than this.
+/// No clock is assumed to be wrong by more than this.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// A busy node is asked about again after this long at the latest.
+/// The occupancy of a busy node is asked for again after this long at the latest.
 const LONGEST_OCCUPANCY: SignedDuration = SignedDuration::from_mins(10);
 
-/// How a node comes to our eyes.
+/// How a node came to be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sight {
     Told,
@@ -38,54 +38,57 @@ enum Sight {
     Read,
 }
 
-/// All we know of one node.
+/// Everything that is known about one node.
 #[derive(Debug, Default)]
 pub struct NodeEntry {
     /// The node itself. Workers and init pods can be seen before their node is.
     pub view: Option<NodeView>,
-    /// When this node was first seen by us: waiting runs on our clock alone.
+    /// When this process first saw the node. Waiting is measured by this process's clock alone.
     pub seen: Timestamp,
-    /// The state which the node carries, if it is about this node.
+    /// The state recorded on the node, if it is about this node.
     pub state: Option<NodeState>,
-    /// When that state was first seen by us.
+    /// When this process first saw that state.
     pub state_seen: Timestamp,
-    /// Which of all the facts that we were told brought that state.
+    /// The number of the fact that brought that state.
     pub state_fact: u64,
-    /// When the node was first seen to be ready, if it still is.
+    /// When this process first saw the condition `NodeReadyVerified` as it is.
+    pub condition_seen: Timestamp,
+    /// When the node was first seen to be Ready, if it still is.
     pub ready_since: Option<Timestamp>,
-    /// When an operator was seen to ask for an attempt at once.
+    /// When the request for an immediate attempt was first seen.
     pub retry_requested: Option<Timestamp>,
-    /// Workers, by pod name. More than one if the node was made anew under the same name. Boxed, because there is room for
-    /// eleven in the smallest map, and for thousands of such maps in memory.
+    /// Workers, by pod name. There is more than one if the node was created again under the same name. Boxed, because
+    /// even the smallest map allocates room for eleven values, and there are thousands of such maps.
     pub workers: BTreeMap<String, Box<SeenWorker>>,
-    /// The version in which this node was first seen by us.
+    /// The version in which this process first saw the node.
     pub met: Version,
     /// When the node was last read from the API server itself.
     pub reread: Option<Timestamp>,
-    /// The versions of nodes and of workers that were known when the node was asked to be read, until it is.
+    /// While a read of the node is pending: the versions of nodes and of workers that were known when it was requested.
     asked_at: Option<(Version, Version)>,
-    /// A worker that vanished. Whether its result was recorded before, the state tells.
-    pub vanished: Option<Stamp>,
-    /// Since when what init pods show may be from before a restart of the node. That is so when a restart is seen,
-    /// and when the node or a pod of it was there before we saw it; not for a node that we saw join.
+    /// A worker that vanished. The state shows whether its result was recorded before.
+    pub vanished: Option<VanishedWorker>,
+    /// Set if the status of init pods may predate a restart of the node: after a restart was seen, or if the node or
+    /// one of its pods existed before this process saw it. Not set for a node that this process saw join.
     pub doubt: Option<Doubt>,
-    /// When a restart of the node was last seen.
+    /// When a restart of the node was last seen, or when the node was first seen after a restart may have been missed.
     pub restart_seen: Option<Timestamp>,
     /// Possible init pods on the node.
     pub init_pods: BTreeMap<Uid, SeenInitPod>,
-    /// What runs on the node.
+    /// The last known occupancy of the node.
     pub occupancy: Option<SeenOccupancy>,
-    /// The checks failed on it again and again since the state was recorded that it carries.
+    /// The checks have failed repeatedly on it since its state was recorded.
     pub unsound: bool,
 }
 
-/// Doubt whether what init pods show is from before a restart of their node.
+/// Doubt whether the status of init pods predates a restart of their node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doubt {
     /// When it arose.
     pub since: Timestamp,
-    /// The version of the node that raised it. What became of a pod before is told late, and dispels nothing. Where nodes
-    /// and pods are not kept in one store, versions say nothing about before and after; then only time dispels it for sure.
+    /// The version of the node that raised it. A change of a pod up to this version is old news and dispels nothing. If
+    /// nodes and pods are kept in different stores, their versions cannot be compared, and only time reliably dispels
+    /// the doubt.
     pub version: Version,
 }
 
@@ -106,12 +109,13 @@ impl NodeEntry {
         self.vanished = None;
         self.restart_seen = None;
         self.doubt = None;
-        // Pods that were there before it: then this is not its beginning, whatever the watch tells.
+        // If its pods were known before it, the node did not just join, even if the watch reports it as new.
         let is_beginning = sight == Sight::Told && self.init_pods.is_empty();
         if !is_beginning {
             self.begin_to_doubt(version, now);
         }
-        // What was all there before us may be as it should be. What we came upon otherwise is not to be relied on.
+        // A listed node and its pods may simply predate this process. In any other case a restart may have been missed,
+        // so the annotations of its pods do not count.
         if !is_beginning && sight != Sight::Listed {
             self.see_restart(now);
         }
@@ -123,20 +127,19 @@ impl NodeEntry {
     }
 }
 
-/// What runs on a node, and how long that answer counts.
+/// The occupancy of a node, and how long that answer counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenOccupancy {
-    /// What runs there.
     pub occupancy: Occupancy,
-    /// When that was found out.
+    /// When the answer arrived.
     pub at: Timestamp,
-    /// How many times in a row the node was found busy.
+    /// The number of times in a row that the node was found busy.
     pub times_busy: u32,
 }
 
 impl SeenOccupancy {
-    /// When the answer becomes too old: after one interval, and twice as late with each time that the node was busy. Most
-    /// nodes are busy for days, and each question is a request.
+    /// When the answer expires: after one interval, doubled with each time in a row that the node was busy. Most nodes
+    /// are busy for days, and each question costs a request.
     #[must_use]
     pub fn expires(&self, interval: SignedDuration) -> Timestamp {
         let doublings = self.times_busy.saturating_sub(1).min(16);
@@ -145,19 +148,32 @@ impl SeenOccupancy {
     }
 }
 
-/// A worker and since when it has been in its stage, by our own clock.
+/// A worker, and since when it has been in its stage by this process's clock.
 #[derive(Debug)]
 pub struct SeenWorker {
-    /// The worker.
     pub view: WorkerView,
     /// When it was first seen in this stage.
     pub since: Timestamp,
-    /// When we asked for it, if this process did. When we first saw it run says nothing: a watch may tell that long after
-    /// its end.
+    /// When this process ordered it, if it did. The time at which it was first seen running would prove nothing,
+    /// because a watch may show that long after its end.
     pub asked_for: Option<Timestamp>,
 }
 
-/// How many workers there are. One that is being deleted counts in its stage, but takes up no place.
+/// A worker that is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VanishedWorker {
+    pub stamp: Stamp,
+    /// When this process ordered it, if it did.
+    pub asked_for: Option<Timestamp>,
+}
+
+impl From<&SeenWorker> for VanishedWorker {
+    fn from(worker: &SeenWorker) -> Self {
+        Self { stamp: worker.view.stamp.clone(), asked_for: worker.asked_for }
+    }
+}
+
+/// The number of workers in each stage. A worker that is being deleted counts in its stage, but is not live.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
     /// Not running yet.
@@ -171,15 +187,15 @@ pub struct WorkerCounts {
     live: usize,
 }
 
-/// What we know of the cluster.
+/// Everything that is known about the cluster.
 #[derive(Debug, Default)]
 pub struct World {
     entries: BTreeMap<NodeName, NodeEntry>,
     pools: Option<BTreeMap<String, PoolView>>,
     ledger: Option<LedgerView>,
-    /// The version of the ledger that was read last, if it is older than the one that is known.
+    /// The version of the last ledger that was read, if it is older than the known one.
     older_ledger: Option<Version>,
-    /// When each entry of the ledger was first seen by this process.
+    /// When this process first saw each entry of the ledger.
     reserved: BTreeMap<NodeRef, Timestamp>,
     latest: Latest,
     workers: WorkerCounts,
@@ -187,8 +203,7 @@ pub struct World {
     facts: u64,
 }
 
-/// The latest version that each feed has come to. An object that we do not know and that is not newer than this has been
-/// deleted since.
+/// The latest version that each feed has reached. An unknown object that is not newer than this has been deleted since.
 #[derive(Debug, Default)]
 struct Latest(BTreeMap<Feed, Version>);
 
@@ -202,57 +217,59 @@ impl Latest {
         *latest = version.max(*latest);
     }
 
-    /// What an unknown object in a list must be newer than. A list that is older than the watch may show objects
-    /// that are gone; one that is not older shows everything that the watch may have lost.
+    /// The version that an unknown object in a list must exceed to count. A list that is older than the watch may show
+    /// objects that are gone; any other list shows everything that the watch may have missed.
     fn floor(&self, feed: &Feed, list: Version) -> Version {
         let latest = self.of(feed);
         if list < latest { latest } else { Version::default() }
     }
 }
 
-/// Whether a fact of this version tells something new of an object that is known in that version, or not at all.
+/// Returns whether a fact of this version says something new about an object, which may be known in an earlier version
+/// or not at all.
 fn is_news(known: Option<Version>, version: Version, latest: Version) -> bool {
     version > known.unwrap_or(latest)
 }
 
-/// Whether a list shows something new of an object. A list shows every object in its latest version, so one that is known
-/// in another version up to that of the list is not in the store any more: it was restored from a backup.
+/// Returns whether a list shows something new about an object. A list shows every object in its latest version. So if
+/// an object is known in a later version than listed, and that version is not newer than the list, the store was
+/// restored from a backup.
 fn is_news_in_list(known: Option<Version>, version: Version, list: Version, floor: Version) -> bool {
     is_news(known, version, floor) || known.is_some_and(|known| version < known && known <= list)
 }
 
 impl World {
-    /// What we know of a node.
+    /// Everything that is known about a node.
     #[must_use]
     pub fn entry(&self, name: &NodeName) -> Option<&NodeEntry> {
         self.entries.get(name)
     }
 
-    /// All nodes of which we know something.
+    /// All nodes about which something is known.
     pub fn entries(&self) -> impl Iterator<Item = (&NodeName, &NodeEntry)> {
         self.entries.iter()
     }
 
-    /// All `NodePool`s by name, once they were listed.
+    /// All `NodePool`s by name, once they have been listed.
     #[must_use]
     pub fn pools(&self) -> Option<&BTreeMap<String, PoolView>> {
         self.pools.as_ref()
     }
 
-    /// The ledger of deletions, once it was read.
+    /// The ledger of deletions, once it has been read.
     #[must_use]
     pub fn ledger(&self) -> Option<&LedgerView> {
         self.ledger.as_ref()
     }
 
-    /// How many workers have not ended.
+    /// The number of workers that have not ended and are not being deleted.
     #[must_use]
     pub fn live_workers(&self) -> usize {
         self.workers.live
     }
 
-    /// Deletions that count against the budget of an hour. The time of an entry is that of another clock, which may be
-    /// wrong: so it counts for an hour after this process first saw it, too, unless it is very old.
+    /// Deletions that count against the hourly budget. The time of an entry may come from another clock that is wrong.
+    /// So an entry also counts for an hour after this process first saw it, unless it is very old.
     pub fn recent_deletions(&self, now: Timestamp) -> impl Iterator<Item = &LedgerEntry> {
         let entries = self.ledger.iter().flat_map(|ledger| &ledger.entries);
         entries.filter(move |entry| {
@@ -263,19 +280,19 @@ impl World {
         })
     }
 
-    /// How many workers there are in each stage.
+    /// The number of workers in each stage.
     #[must_use]
     pub fn worker_counts(&self) -> &WorkerCounts {
         &self.workers
     }
 
-    /// How many facts were told so far. What came by the same one came at the same time.
+    /// The number of facts learned so far. Things learned by the same fact were learned at the same time.
     #[must_use]
     pub fn facts(&self) -> u64 {
         self.facts
     }
 
-    /// The nodes about which something was learned since this was last asked.
+    /// Returns the nodes about which something was learned since the last call.
     pub fn take_touched(&mut self) -> BTreeSet<NodeName> {
         std::mem::take(&mut self.touched)
     }
@@ -303,14 +320,14 @@ impl World {
         }
     }
 
-    /// Forgets everything: what is known can neither be compared nor be mixed with what comes.
+    /// Forgets everything: what is known can neither be compared nor mixed with what follows.
     fn start_over(&mut self) {
         let Self { entries, mut touched, facts, .. } = std::mem::take(self);
         touched.extend(entries.into_keys());
         (self.touched, self.facts) = (touched, facts);
     }
 
-    /// Forgets what is shown by none of these feeds.
+    /// Forgets everything that none of these feeds shows.
     pub(crate) fn keep_only(&mut self, feeds: &BTreeSet<Feed>) {
         let ended: Vec<Feed> = self.latest.0.keys().filter(|feed| !feeds.contains(feed)).cloned().collect();
         for feed in ended {
@@ -319,8 +336,8 @@ impl World {
         }
     }
 
-    /// An older answer may come late, but only once: it is read by one request at a time. The same older version twice in a row
-    /// is a ledger that was restored from a backup.
+    /// An older answer may arrive late, but only once, because the ledger is read by one request at a time. The same
+    /// older version twice in a row means that the ledger was restored from a backup.
     fn learn_ledger(&mut self, ledger: LedgerView, now: Timestamp) {
         let is_older = self.ledger.as_ref().is_some_and(|known| ledger.version < known.version);
         let is_again = self.older_ledger.replace(ledger.version) == Some(ledger.version);
@@ -335,8 +352,8 @@ impl World {
         self.ledger = Some(ledger);
     }
 
-    /// A change of pools concerns all their nodes. Karpenter writes to its pools all the time, but seldom changes what
-    /// we read of them.
+    /// A change of pools affects all their nodes. Karpenter updates its pools all the time, but rarely the fields that
+    /// are read here.
     fn listed_pools(&mut self, pools: Vec<PoolView>) {
         let pools = Some(pools.into_iter().map(|pool| (pool.name.clone(), pool)).collect());
         if self.pools != pools {
@@ -369,17 +386,17 @@ impl World {
         }
     }
 
-    /// A node is about to be read from the API server itself.
+    /// Records that a node is about to be read from the API server itself.
     pub(crate) fn asks_for(&mut self, node: &NodeRef) {
         let latest = (self.latest.of(&Feed::of(Kind::Nodes)), self.latest.of(&Feed::of(Kind::Workers)));
         if let Some(entry) = self.entries.get_mut(&node.name) {
-            // It may be asked again before the first answer comes.
+            // The node may be requested again before the first answer arrives.
             entry.asked_at.get_or_insert(latest);
         }
     }
 
-    /// Whether a node was read in versions below those that were known when it was asked for: then the store was restored
-    /// from a backup.
+    /// Returns whether the store was restored from a backup: a node was read in versions below those that were known
+    /// when the read was requested.
     pub(crate) fn is_restored(&self, reread: &Reread) -> bool {
         let asked_at = self.entries.get(&reread.node.name).and_then(|entry| entry.asked_at);
         asked_at

@@ -1,5 +1,5 @@
-//! The specification: every file in `tests/cases` is a list of promises, written for operators, and all of them are
-//! kept. How a case is written: `table/spec.rs`.
+//! The specification: every file in `tests/cases` is a list of promises, written for operators. This test verifies all
+//! of them. See `table/spec.rs` for the format of a case.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_methods, reason = "the cases are files")]
 

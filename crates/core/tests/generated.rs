@@ -1,4 +1,4 @@
-//! The generated files in `docs/` are what the code says today.
+//! The generated files in `docs/` match the code.
 #![allow(clippy::disallowed_methods, reason = "the files to compare with must be read")]
 
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! What holds in every cluster: the same knowledge gives the same decisions, however it came, and a plan that is
-//! carried out leaves nothing to do. Each law is tried on some hundred random clusters, the same ones every time.
+//! Properties that hold for every cluster: the same knowledge gives the same decisions, however it was learned, and a
+//! plan that is carried out leaves nothing to do. Each property is tested on hundreds of random clusters, which are the
+//! same in every run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -20,7 +21,7 @@ use support::random::{self, Random, noon};
 
 const WORLDS: u64 = 500;
 
-/// When all doubt about what was there before us is over, and no worker has run out of time.
+/// A time at which all doubt about what existed before the engine is over, and no worker has timed out yet.
 fn later() -> Timestamp {
     noon() + SignedDuration::from_secs(90)
 }
@@ -34,7 +35,7 @@ fn engine(config: &Config, facts: Vec<Fact>) -> Engine {
     engine
 }
 
-/// Where every node stands, as people are told.
+/// The status of every node, as reported to operators.
 fn standings(engine: &Engine, now: Timestamp) -> BTreeMap<String, String> {
     engine
         .explanations()
@@ -42,7 +43,7 @@ fn standings(engine: &Engine, now: Timestamp) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The same without what a dry run would do, which depends on when that was thought of.
+/// The same without the next attempt and the actions of a dry run, which depend on when the decision was made.
 fn without_plans(engine: &Engine) -> BTreeMap<String, String> {
     let plain = |mut told: Explanation| {
         told.notes.retain(|note| !matches!(note, Note::DryRun { .. }));
@@ -72,7 +73,7 @@ fn the_same_facts_give_the_same_plan() {
     }
 }
 
-/// Every object there is as single events: nodes, workers and pods, each kind in the order of its versions.
+/// Every object as a single event: nodes, workers and pods, each kind in the order of its versions.
 fn events(config: &Config, cluster: &Cluster) -> [Vec<Fact>; 3] {
     let mut nodes: Vec<_> = cluster.nodes.values().map(view).collect();
     nodes.sort_by_key(|node| node.version);
@@ -87,7 +88,7 @@ fn events(config: &Config, cluster: &Cluster) -> [Vec<Fact>; 3] {
     ]
 }
 
-/// The watches of different kinds run side by side, and may tell a thing twice.
+/// Interleaves the events: watches of different kinds run concurrently, and may deliver an event twice.
 fn interleaved(random: &mut Random, config: &Config, cluster: &Cluster) -> Vec<Fact> {
     let mut kinds = events(config, cluster).map(std::collections::VecDeque::from);
     let mut told: Vec<Fact> = Vec::new();
@@ -106,7 +107,7 @@ fn it_does_not_matter_by_which_way_facts_come() {
     for seed in 0..WORLDS {
         let mut random = Random::new(seed);
         let mut config = random::any_config(&mut random);
-        // Except that what was all there before us is no proof for deleting a node.
+        // Deletion is the exception: results that predate the engine do not justify it.
         config.node_management.delete_failed_nodes = false;
         let cluster = random::cluster(&mut random);
         let mut by_lists = engine(&config, cluster.lists(&config));
@@ -123,7 +124,7 @@ fn it_does_not_matter_by_which_way_facts_come() {
     }
 }
 
-/// Changes something in the cluster. Returns what the watches show of it, and what one showed of the same object before.
+/// Changes something in the cluster. Returns the resulting watch events, and an earlier event about the same object.
 fn happen(random: &mut Random, config: &Config, cluster: &mut Cluster) -> (Vec<Fact>, Option<Fact>) {
     let name = format!("n{}", random.below(7));
     let before = cluster.node(&name);
@@ -146,7 +147,7 @@ fn happen(random: &mut Random, config: &Config, cluster: &mut Cluster) -> (Vec<F
         }
         _ => {
             let mut document = random::node(random, &name);
-            // Whether a pod has started again since a restart is remembered, so a replica that starts now cannot know.
+            // The boot stays the same: only an engine that saw the restart knows whether a pod has started again since.
             if let Some(before) = before {
                 document["status"]["nodeInfo"]["bootID"] = serde_json::json!(before.boot);
             }
@@ -160,7 +161,7 @@ fn deciding_step_by_step_comes_to_the_same_as_deciding_at_once() {
     for seed in 0..WORLDS {
         let mut random = Random::new(seed);
         let mut config = dry(random::plain_config(&mut random));
-        // How many nodes fail is looked at when a node is decided about, not whenever it changes.
+        // The number of failing nodes is evaluated when a node is decided about, not whenever that number changes.
         config.limits.deletion.max_failing_percent = 100;
         let mut cluster = random::cluster(&mut random);
         let mut running = engine(&config, cluster.lists(&config));
@@ -208,7 +209,7 @@ fn old_facts_after_new_ones_change_nothing() {
     }
 }
 
-/// A list can be under way while the watch tells that an object is gone.
+/// A list can be in flight while the watch reports that an object is gone.
 #[test]
 fn an_old_list_brings_back_nothing_that_is_gone() {
     for seed in 0..WORLDS {
@@ -233,7 +234,7 @@ fn an_old_list_brings_back_nothing_that_is_gone() {
     }
 }
 
-/// Carries out a plan to the letter. Every order applies, for nobody else writes.
+/// Carries out a plan exactly. Every order must succeed, because nobody else writes.
 fn carry_out(random: &mut Random, engine: &mut Engine, cluster: &mut Cluster, plan: Plan) {
     for order in plan.orders {
         let outcome = cluster.act(&order.action);
@@ -255,7 +256,7 @@ fn carry_out(random: &mut Random, engine: &mut Engine, cluster: &mut Cluster, pl
     }
 }
 
-/// What belongs to others on each node.
+/// The taints, labels and annotations on each node that others own.
 fn of_others(cluster: &Cluster) -> BTreeMap<NodeName, String> {
     let ours = [
         names::UNVERIFIED_TAINT,
@@ -274,7 +275,7 @@ fn of_others(cluster: &Cluster) -> BTreeMap<NodeName, String> {
     cluster.nodes.values().map(view).map(of_others).collect()
 }
 
-/// Workers that hold a slot. One that waits to be started on a node which is not there does not.
+/// The number of workers that hold a slot. A pending worker whose node does not exist holds none.
 fn live(cluster: &Cluster) -> usize {
     let has_node = |worker: &WorkerView| cluster.node(worker.stamp.node.name.as_str()).is_some();
     let is_live = |worker: &&WorkerView| match worker.stage {

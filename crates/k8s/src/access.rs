@@ -1,4 +1,4 @@
-//! Whether we may do what we are going to do, asked before anything begins.
+//! Finds missing permissions, before anything else begins.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::scope::{self, Scope};
 
 const AT_ONCE: usize = 8;
 
-/// Something that we are not allowed to do.
+/// A request that is not permitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// The request.
     pub call: Call,
-    /// The namespace; none for the whole cluster.
+    /// The namespace; `None` for the whole cluster.
     pub namespace: Option<String>,
 }
 
@@ -32,12 +32,12 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// What somebody is going to do.
+/// What the controller is going to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything that is asked for.
+    /// Everything that the configuration asks for.
     Acting,
-    /// Only look on.
+    /// Only observe, without leader election.
     LookingOn,
 }
 
@@ -53,12 +53,12 @@ impl Mode {
     }
 }
 
-/// Whose rights are asked about.
+/// The subject whose permissions are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// Our own.
+    /// This process.
     Ourselves,
-    /// Those of a service account. Only who may create `SubjectAccessReviews` is told.
+    /// A service account. To ask about it requires the permission to create `SubjectAccessReviews`.
     Account {
         /// Its namespace.
         namespace: String,
@@ -76,7 +76,7 @@ impl std::fmt::Display for Subject {
     }
 }
 
-/// Everything that a configuration asks of the controller and that the API server will not let us do.
+/// Returns the requests that the controller needs for a configuration and that this process is not permitted to send.
 pub async fn missing(
     api: &Api,
     config: &Config,
@@ -87,7 +87,7 @@ pub async fn missing(
     denied(api, config, needed, &Subject::Ourselves, limit).await
 }
 
-/// Everything that a configuration asks of somebody and that the API server will not let this subject do.
+/// Returns the requests that `who` needs for a configuration and that the subject is not permitted to send.
 pub async fn missing_of(
     api: &Api,
     config: &Config,
@@ -139,7 +139,7 @@ async fn is_allowed(
                 "kind": "SelfSubjectAccessReview",
                 "spec": { "resourceAttributes": resource },
             });
-            // Everybody may ask this, so it is no right of ours and in no list.
+            // Everybody may send this request, so no list of permissions contains it.
             let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
                 .header(http::header::CONTENT_TYPE, "application/json")
                 .body(review.to_string().into_bytes().into())
@@ -147,7 +147,7 @@ async fn is_allowed(
             ask(api.client(), request, deadline).await?
         }
         Subject::Account { namespace, .. } => {
-            // What a token of the account would say of it: rights may be bound to any of these.
+            // The groups of a token of the service account: permissions may be bound to any of them.
             let in_namespace = format!("system:serviceaccounts:{namespace}");
             let groups = json!(["system:serviceaccounts", in_namespace, "system:authenticated"]);
             let review = json!({

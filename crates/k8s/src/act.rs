@@ -1,5 +1,4 @@
-//! The one door through which anything is written. One action is one request, and what came of it is told in the words
-//! of the rules.
+//! The only place that writes. One action is one request, and its outcome is returned in the terms of the rules.
 
 use jiff::Timestamp;
 use knr_core::action::Action;
@@ -22,23 +21,23 @@ use crate::calls::Call;
 use crate::objects;
 use crate::observe::{SlimNode, SlimWorker};
 
-/// Who writes is kept with the objects.
+/// The field manager, which the API server records in the objects.
 pub(crate) const BY_US: &str = "fieldManager=kube-node-ready";
 
-/// A longer reason for a refusal is cut. Who refused is at its beginning.
+/// A longer reason for a refusal is truncated. It begins with who refused.
 const MAX_REFUSAL_CHARS: usize = 300;
 
-/// Carries out what was decided.
+/// Carries out actions.
 #[derive(Clone)]
 pub struct Actor {
     api: Api,
     instance: String,
 }
 
-/// Why an action came to nothing, before it is told in the words of the rules.
+/// Why an action failed, before it is translated into the terms of the rules.
 enum Trouble {
     Failed(Failed),
-    /// Things are not as they were when it was decided.
+    /// The objects have changed since the action was decided.
     Changed,
 }
 
@@ -51,13 +50,13 @@ impl From<Failed> for Trouble {
 type Facts = Result<Vec<Fact>, Trouble>;
 
 impl Actor {
-    /// An actor; `instance` is how it calls itself in events.
+    /// Creates an actor. `instance` is the reporting instance in events.
     #[must_use]
     pub fn new(api: Api, instance: String) -> Self {
         Self { api, instance }
     }
 
-    /// Carries out an action, and gives up waiting for its answer at the deadline. Nothing is sent after it.
+    /// Carries out an action, and stops waiting for the answer at the deadline. Nothing is sent after the deadline.
     pub async fn carry_out(
         &self,
         action: &Action,
@@ -67,7 +66,7 @@ impl Actor {
     ) -> Outcome {
         let done = match action {
             Action::StartWorker { stamp } => {
-                // The policy this was decided under no longer exists.
+                // The policy under which this was decided no longer exists.
                 let Some(policy) = policies.named(&stamp.policy) else { return Outcome::Conflict };
                 let pod = objects::worker(stamp, policy);
                 self.api
@@ -121,7 +120,7 @@ impl Actor {
         self.api.send(Call::PatchNode, target, Body::JsonPatch(patch), deadline).await.map(changed)
     }
 
-    /// The ledger is made anew if somebody deleted it; what was in it is known.
+    /// Reserves a deletion in the ledger. If somebody deleted the ledger, it is created again: its entries are known.
     async fn reserve(&self, version: Version, entries: &[LedgerEntry], deadline: Instant) -> Facts {
         let namespace = &self.api.namespaces().own;
         let target = Target { name: Some(names::LEDGER), query: BY_US, ..Target::default() };
@@ -144,8 +143,8 @@ impl Actor {
         Ok(vec![Fact::Ledger(ledger)])
     }
 
-    /// A claim knows nothing of the node's version, and what a node says of its claim is the word of its kubelet: so both
-    /// are read once more just before.
+    /// Deletes a node, or its claim if it has one. The deletion of a claim cannot depend on the node's version, and the
+    /// node's reference to its claim is under the control of the kubelet. Both are therefore read again just before.
     async fn delete(
         &self,
         node: &NodeRef,
@@ -177,7 +176,7 @@ fn changed(node: SlimNode) -> Vec<Fact> {
     vec![Fact::Node(NodeView::from(node), Source::Answer)]
 }
 
-/// What is left of a deleted node that others want to clean up first. Any other is gone at once, and answered by a mere
+/// A deleted node with finalizers of others is answered with the node. Any other is gone at once, and answered with a
 /// status.
 fn left(node: &NodeRef, version: Version, answer: Value) -> Fact {
     match SlimNode::deserialize(answer) {
@@ -190,7 +189,7 @@ fn worker(pod: SlimWorker) -> Vec<Fact> {
     pod.view().map(|view| Fact::Worker(view, Source::Answer)).into_iter().collect()
 }
 
-/// A pod that has ended, or has no node to end it, is gone at once and answered as it last was.
+/// A pod that has ended, or that is on no node, is gone at once and answered with its last state.
 fn removed(pod: SlimWorker) -> Vec<Fact> {
     if pod.metadata.deletion_timestamp.is_some() {
         return worker(pod);
@@ -210,7 +209,7 @@ fn settle(done: Facts) -> Outcome {
     }
 }
 
-/// What came of a request that failed.
+/// Returns the outcome of a failed request.
 pub(crate) fn outcome(failed: &Failed) -> Outcome {
     match failed {
         Failed::NoConnection(_) => Outcome::Unavailable,
@@ -231,13 +230,14 @@ fn by_status(status: &Status) -> Outcome {
     }
 }
 
-/// An admission webhook denied the request, or could not be asked. The code is the webhook's choice, but nothing was
-/// written, whatever it is.
+/// Returns whether an admission webhook denied the request, or could not be called. The webhook chooses the status
+/// code, but nothing was written in any case.
 fn is_by_admission(status: &Status) -> bool {
     status.message.starts_with("admission webhook ") || status.message.contains("failed calling webhook ")
 }
 
-/// Who refused and why, as the API server says: a quota, an admission policy, a webhook, Pod Security. On one line.
+/// Returns who refused and why, as the API server reports it: a quota, an admission policy, a webhook, Pod Security. On
+/// one line.
 fn refusal(status: &Status) -> String {
     let said = status.message.split_whitespace().collect::<Vec<_>>().join(" ");
     match said.as_str() {
@@ -246,19 +246,19 @@ fn refusal(status: &Status) -> String {
     }
 }
 
-/// There is nothing to make an object in.
+/// Returns whether the namespace of the object does not exist.
 fn is_about_a_namespace(status: &Status) -> bool {
     status.details.as_ref().is_some_and(|details| details.kind == "namespaces")
 }
 
-/// A test in a patch failed, which is told without a cause, or the UID is another one. Any other 422 names the field that
-/// is not allowed.
+/// Returns whether a test in a patch failed, which is reported without a cause, or the UID differs. Any other 422 names
+/// the invalid field.
 fn is_contradiction(status: &Status) -> bool {
     let causes = status.details.as_ref().map_or(&[][..], |details| details.causes.as_slice());
     causes.is_empty() || causes.iter().any(|cause| cause.field == "metadata.uid")
 }
 
-/// A short name for metrics.
+/// Returns a short name for metrics.
 #[must_use]
 pub const fn action_name(action: &Action) -> &'static str {
     match action {
@@ -274,7 +274,7 @@ pub const fn action_name(action: &Action) -> &'static str {
     }
 }
 
-/// A short name for metrics.
+/// Returns a short name for metrics.
 #[must_use]
 pub const fn outcome_name(outcome: &Outcome) -> &'static str {
     match outcome {

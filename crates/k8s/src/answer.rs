@@ -1,4 +1,4 @@
-//! Answers of the API server. Whatever is at the other end, no more of an answer is kept than a limit allows.
+//! Answers of the API server. Whatever the peer sends, no more of an answer is kept than a limit allows.
 
 use std::io;
 
@@ -14,20 +14,20 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{Failed, causes};
 
-/// A page of a list is the largest thing that is ever asked for.
+/// The largest answer that is ever requested is a page of a list.
 const MAX_ANSWER: usize = 64 << 20;
-/// An object in etcd has at most 1.5 MiB, and somewhat more when it is written out.
+/// An object in etcd has at most 1.5 MiB, and somewhat more as JSON.
 const MAX_LINE: usize = 8 << 20;
-/// What a proxy in between says, perhaps with a page for people, is cut to this many characters.
+/// The answer of a proxy in between, perhaps an HTML page, is truncated to this many characters.
 const MAX_TOLD_CHARS: usize = 200;
 
-/// An answer that is read at once.
+/// Reads an answer as a whole.
 pub(crate) async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Failed> {
     let body = collected(accepted(response).await?).await?;
     parsed(&body)
 }
 
-/// An answer that is read piece by piece, as long as it comes. A piece that cannot be read does not end it.
+/// Reads an answer as a stream of events. An event that cannot be parsed does not end the stream.
 pub(crate) async fn events<T: DeserializeOwned + Send + 'static>(
     response: Response<Body>,
 ) -> Result<BoxStream<'static, Result<WatchEvent<T>, Failed>>, Failed> {
@@ -36,13 +36,13 @@ pub(crate) async fn events<T: DeserializeOwned + Send + 'static>(
     Ok(unfold(lines, |mut lines| async move { Some((lines.next().await?, lines)) }).boxed())
 }
 
-/// Every text in it is looked at once in one go: to look at each of hundreds by itself takes several times as long.
+/// Validates UTF-8 once for the whole answer, which is several times faster than for each of its hundreds of strings.
 fn parsed<T: DeserializeOwned>(answer: &[u8]) -> Result<T, Failed> {
     let text = str::from_utf8(answer).map_err(|error| Failed::Unreadable(error.to_string()))?;
     serde_json::from_str(text).map_err(|error| Failed::Unreadable(error.to_string()))
 }
 
-/// The body of an answer that is not a refusal.
+/// Returns the body of an answer, unless it is an error.
 async fn accepted(response: Response<Body>) -> Result<Body, Failed> {
     let (code, body) = (response.status(), response.into_body());
     if code.is_client_error() || code.is_server_error() {
@@ -51,7 +51,7 @@ async fn accepted(response: Response<Body>) -> Result<Body, Failed> {
     Ok(body)
 }
 
-/// What the API server says to a refusal, or what somebody in between does.
+/// Returns the status that the API server, or a proxy in between, sent with an error.
 fn refusal(code: StatusCode, body: &[u8]) -> Status {
     let by_server = parsed::<Status>(body).ok().filter(|status| status.code != 0);
     by_server.unwrap_or_else(|| {
@@ -72,18 +72,18 @@ async fn collected(body: Body) -> Result<Bytes, Failed> {
     }
 }
 
-/// What is left of a body, cut into lines.
+/// The rest of a body, split into lines.
 struct Lines {
     body: Body,
-    /// Received and not looked at.
+    /// Received and not processed yet.
     received: Bytes,
-    /// The beginning of a line whose end is still to come.
+    /// The beginning of a line whose end has not been received yet.
     begun: Vec<u8>,
     is_too_long: bool,
 }
 
 impl Lines {
-    /// The next line. None comes after the end, which a line that is not whole is a part of.
+    /// Returns the next line, or `None` at the end. An incomplete last line is dropped.
     async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<WatchEvent<T>, Failed>> {
         loop {
             if let Some(end) = memchr::memchr(b'\n', &self.received) {
@@ -99,7 +99,7 @@ impl Lines {
         }
     }
 
-    /// Most lines come in one piece and are read where they are.
+    /// Parses a line. Most lines arrive in one piece and are parsed in place.
     fn read<T: DeserializeOwned>(&mut self, end: &[u8]) -> Result<WatchEvent<T>, Failed> {
         if std::mem::take(&mut self.is_too_long) {
             return Err(Failed::Unreadable(format!("a line is longer than {MAX_LINE} bytes")));
@@ -124,7 +124,7 @@ impl Lines {
     }
 }
 
-/// The other side went away in the middle, as every API server does once in a while.
+/// Returns whether the server closed the connection in the middle of an answer, as every API server does occasionally.
 fn is_cut_off(error: &kube::Error) -> bool {
     let is_eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
     causes(error).any(|cause| cause.downcast_ref().is_some_and(is_eof))

@@ -1,4 +1,4 @@
-//! One request to the API server: where it goes, how long it may take, what came of it.
+//! One request to the API server: its target, its deadline and its result.
 
 use std::iter::successors;
 
@@ -14,22 +14,22 @@ use tokio::time::{Instant, timeout_at};
 use crate::answer::{events, whole};
 use crate::calls::{Call, Place, Verb};
 
-/// Events about objects without a namespace are kept in this one.
+/// The namespace of events about objects that have none.
 pub(crate) const NODE_EVENTS: &str = "default";
 
-/// The namespaces in which our own objects are.
+/// The namespaces of an installation's own objects.
 #[derive(Debug, Clone)]
 pub struct Namespaces {
-    /// That of the controller.
+    /// The namespace of the controller.
     pub own: String,
-    /// That of the workers.
+    /// The namespace of the workers.
     pub workers: String,
-    /// That of the lease.
+    /// The namespace of the lease.
     pub lease: String,
 }
 
 impl Namespaces {
-    /// The namespaces for a controller in its own one.
+    /// Returns the namespaces for a controller that runs in `own`.
     #[must_use]
     pub fn of(config: &Config, own: &str) -> Self {
         let lease = match config.leader_election.lease_namespace.as_str() {
@@ -40,17 +40,17 @@ impl Namespaces {
     }
 }
 
-/// The API server.
+/// A client of the API server.
 #[derive(Clone)]
 pub struct Api {
     client: kube::Client,
     namespaces: Namespaces,
 }
 
-/// What a request acts on.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Target<'a> {
-    /// One object.
+    /// The name of an object.
     pub(crate) name: Option<&'a str>,
     /// A namespace other than the one that the call implies.
     pub(crate) namespace: Option<&'a str>,
@@ -68,7 +68,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Debug)]
 pub(crate) enum Body<'a, T: Serialize = ()> {
     Nothing,
@@ -77,19 +77,19 @@ pub(crate) enum Body<'a, T: Serialize = ()> {
     StrategicMerge(&'a T),
 }
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
-    /// The API server said no.
+    /// The API server answered with an error.
     #[error("{}", told(.0))]
     Status(Box<Status>),
-    /// It was never reached.
+    /// The API server was never reached.
     #[error("no connection to the API server: {0}")]
     NoConnection(String),
-    /// Nobody knows what became of it.
+    /// It is unknown whether the request was carried out.
     #[error("no answer from the API server: {0}")]
     NoAnswer(String),
-    /// It answered something that we do not understand.
+    /// The answer cannot be parsed.
     #[error("the API server's answer cannot be read: {0}")]
     Unreadable(String),
 }
@@ -100,7 +100,7 @@ fn told(status: &Status) -> String {
 }
 
 impl Failed {
-    /// The HTTP status, if there was one.
+    /// Returns the HTTP status, if there was one.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
         match self {
@@ -116,19 +116,19 @@ impl From<kube::Error> for Failed {
     }
 }
 
-/// Whether the connection itself failed, so that nothing can have been done.
+/// Returns whether the connection itself failed, so that the request cannot have been carried out.
 fn is_connect(error: &kube::Error) -> bool {
     causes(error).any(|cause| cause.downcast_ref::<Error>().is_some_and(Error::is_connect))
 }
 
-/// What an error comes from, the nearest cause first.
+/// Returns the causes of an error, the nearest first.
 pub(crate) fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     successors(error.source(), |cause| cause.source())
 }
 
-/// An error with its causes, each told once.
+/// Returns an error with its causes, without repetition.
 pub(crate) fn story(error: &(dyn std::error::Error + 'static)) -> String {
     causes(error).map(ToString::to_string).fold(error.to_string(), |told, text| {
         if told.contains(&text) { told } else { format!("{told}: {text}") }
@@ -136,19 +136,19 @@ pub(crate) fn story(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 impl Api {
-    /// An API server, and where our objects are.
+    /// Creates a client for an installation in these namespaces.
     #[must_use]
     pub fn new(client: kube::Client, namespaces: Namespaces) -> Self {
         Self { client, namespaces }
     }
 
-    /// The client itself.
+    /// Returns the underlying client.
     #[must_use]
     pub fn client(&self) -> &kube::Client {
         &self.client
     }
 
-    /// The namespaces.
+    /// Returns the namespaces.
     #[must_use]
     pub fn namespaces(&self) -> &Namespaces {
         &self.namespaces
@@ -166,7 +166,7 @@ impl Api {
         ask(&self.client, request, deadline).await
     }
 
-    /// Reads something.
+    /// Sends a request without a body and reads the answer.
     pub(crate) async fn read<T: DeserializeOwned>(
         &self,
         call: Call,
@@ -245,7 +245,7 @@ fn encode<B: Serialize>(body: &Body<'_, B>) -> serde_json::Result<(Option<&'stat
         Body::JsonPatch(value) => ("application/json-patch+json", value),
         Body::StrategicMerge(value) => ("application/strategic-merge-patch+json", value),
     };
-    // What most requests need, so that it need not grow time and again.
+    // Large enough for most requests without reallocation.
     let mut text = Vec::with_capacity(2048);
     serde_json::to_writer(&mut text, value)?;
     Ok((Some(kind), text))
@@ -260,7 +260,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     in_time(async { whole(client.send(request).await?).await }, deadline).await
 }
 
-/// Waits for an answer until the deadline. What could not be sent before it is not sent at all.
+/// Waits for an answer until the deadline. Nothing is sent once the deadline has passed.
 async fn in_time<T>(call: impl Future<Output = Result<T, Failed>>, deadline: Instant) -> Result<T, Failed> {
     if deadline <= Instant::now() {
         return Err(Failed::NoConnection("there was no time left to send the request".to_owned()));
@@ -271,7 +271,7 @@ async fn in_time<T>(call: impl Future<Output = Result<T, Failed>>, deadline: Ins
     }
 }
 
-/// A text as part of a path or a query.
+/// Encodes a text for a path or a query.
 pub(crate) fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }

@@ -1,29 +1,29 @@
-//! Every request that we ever send. Requests are built from this list and permissions are printed from it, so the two
+//! Every request that is ever sent. Requests are built from this list and permissions are printed from it, so the two
 //! cannot drift apart.
 
 use knr_core::config::Config;
 
-/// What is done to a resource, in the words of RBAC.
+/// An RBAC verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// Read one object.
     Get,
-    /// Read many.
+    /// Read many objects.
     List,
-    /// Be told of changes.
+    /// Receive changes.
     Watch,
-    /// Make one.
+    /// Create an object.
     Create,
-    /// Replace one.
+    /// Replace an object.
     Update,
-    /// Change one.
+    /// Change an object.
     Patch,
-    /// Delete one.
+    /// Delete an object.
     Delete,
 }
 
 impl Verb {
-    /// The word.
+    /// Returns the verb as RBAC spells it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Verb {
     }
 }
 
-/// Whose request it is.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// The controller.
@@ -57,13 +57,13 @@ pub enum Who {
     Worker,
     /// A pod of the `DaemonSet`.
     Daemonset,
-    /// What opens all gates when everything is uninstalled.
+    /// The job that opens all gates on uninstall.
     Release,
-    /// What tries an installation.
+    /// The test of an installation.
     Doctor,
 }
 
-/// Where the resource is.
+/// The location of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// In no namespace, or in all of them.
@@ -74,7 +74,7 @@ pub enum Place {
     Own,
     /// In the namespace of the lease.
     Lease,
-    /// In the namespace where events about nodes are kept.
+    /// In the namespace of events about nodes.
     NodeEvents,
     /// In the namespaces that the startup gates name.
     Gates,
@@ -85,18 +85,18 @@ pub enum Place {
 pub enum When {
     /// Always.
     Always,
-    /// Several controllers may run.
+    /// Leader election is enabled.
     LeaderElection,
     /// Failed nodes are deleted.
     Deletion,
-    /// Nodes that never had the gate are closed if nothing runs there.
+    /// Idle nodes that never had the gate are closed.
     Backfill,
     /// There are startup gates.
     StartupGates,
 }
 
 impl When {
-    /// Whether a configuration asks for it.
+    /// Returns whether a configuration asks for it.
     #[must_use]
     pub fn is_asked_for(self, config: &Config) -> bool {
         match self {
@@ -109,32 +109,32 @@ impl When {
     }
 }
 
-/// What a request is made of.
+/// The parts of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
-    /// Who sends it.
+    /// The senders of the request.
     pub who: &'static [Who],
-    /// What is done.
+    /// The verb.
     pub verb: Verb,
-    /// The API group; empty for the core.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// Its version.
+    /// The version of the API group.
     pub version: &'static str,
-    /// The resource, and its part after a slash.
+    /// The resource, with its subresource after a slash.
     pub resource: &'static str,
-    /// Where.
+    /// The location of the resource.
     pub place: Place,
-    /// When it is needed.
+    /// When the request is needed.
     pub when: When,
 }
 
 impl Rule {
-    /// The resource without its part.
+    /// Returns the resource without its subresource.
     pub(crate) fn plural(&self) -> &'static str {
         self.resource.split('/').next().unwrap_or(self.resource)
     }
 
-    /// The part of the resource, such as `status`.
+    /// Returns the subresource, such as `status`.
     pub(crate) fn part(&self) -> Option<&'static str> {
         self.resource.split_once('/').map(|(_, part)| part)
     }
@@ -149,10 +149,10 @@ macro_rules! calls {
         }
 
         impl Call {
-            /// All of them.
+            /// All calls.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// What it is made of.
+            /// Returns the parts of the request.
             #[must_use]
             pub const fn rule(self) -> Rule {
                 match self {
@@ -172,68 +172,68 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Nodes at the start, after a broken watch, and single ones by name.
+    /// Lists nodes at the start and after a broken watch, and single ones by name.
     ListNodes: Controller|Release|Doctor => List "" "v1" "nodes" Cluster Always;
-    /// Nodes from then on.
+    /// Watches nodes from then on.
     WatchNodes: Controller => Watch "" "v1" "nodes" Cluster Always;
-    /// A pod of the `DaemonSet` looks at its own node.
+    /// A pod of the `DaemonSet` reads its own node.
     GetNode: Daemonset => Get "" "v1" "nodes" Cluster Always;
-    /// A gate is opened or closed, a result recorded.
+    /// Opens or closes a gate, or records a result.
     PatchNode: Controller|Daemonset|Release => Patch "" "v1" "nodes" Cluster Always;
-    /// The verdict as a condition.
+    /// Sets the condition with the verdict.
     PatchNodeStatus: Controller|Daemonset|Release => Patch "" "v1" "nodes/status" Cluster Always;
-    /// A node that failed for good is deleted.
+    /// Deletes a node whose attempts are used up.
     DeleteNode: Controller => Delete "" "v1" "nodes" Cluster Deletion;
-    /// Workers at the start, and single ones by name.
+    /// Lists workers at the start, and single ones by name.
     ListWorkers: Controller|Release|Doctor => List "" "v1" "pods" Workers Always;
-    /// Workers from then on.
+    /// Watches workers from then on.
     WatchWorkers: Controller => Watch "" "v1" "pods" Workers Always;
-    /// A worker is made.
+    /// Creates a worker.
     CreateWorker: Controller|Doctor => Create "" "v1" "pods" Workers Always;
-    /// A worker is removed.
+    /// Deletes a worker.
     DeleteWorker: Controller|Release|Doctor => Delete "" "v1" "pods" Workers Always;
-    /// People are told.
+    /// Creates a Kubernetes event for operators.
     CreateEvent: Controller|Daemonset => Create "events.k8s.io" "v1" "events" NodeEvents Always;
-    /// Init pods at the start.
+    /// Lists init pods at the start.
     ListInitPods: Controller => List "" "v1" "pods" Gates StartupGates;
-    /// Init pods from then on.
+    /// Watches init pods from then on.
     WatchInitPods: Controller => Watch "" "v1" "pods" Gates StartupGates;
-    /// What runs on a node that never had the gate.
+    /// Lists what runs on a node that never had the gate.
     ListPodsOfNode: Controller => List "" "v1" "pods" Cluster Backfill;
-    /// Karpenter's pools at the start, if there is Karpenter.
+    /// Lists Karpenter's pools at the start, if Karpenter is installed.
     ListPools: Controller|Daemonset => List "karpenter.sh" "v1" "nodepools" Cluster Always;
-    /// Karpenter's pools from then on.
+    /// Watches Karpenter's pools from then on.
     WatchPools: Controller => Watch "karpenter.sh" "v1" "nodepools" Cluster Always;
-    /// The claim of a node of Karpenter is looked at before it is deleted.
+    /// Reads the claim of a Karpenter node before it is deleted.
     GetClaim: Controller => Get "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
-    /// A node of Karpenter is deleted by its claim.
+    /// Deletes a Karpenter node through its claim.
     DeleteClaim: Controller => Delete "karpenter.sh" "v1" "nodeclaims" Cluster Deletion;
-    /// The ledger of deletions is read.
+    /// Reads the ledger of deletions.
     GetLedger: Controller => Get "" "v1" "configmaps" Own Deletion;
-    /// The ledger is made.
+    /// Creates the ledger.
     CreateLedger: Controller => Create "" "v1" "configmaps" Own Deletion;
-    /// The ledger is written.
+    /// Replaces the ledger.
     UpdateLedger: Controller => Update "" "v1" "configmaps" Own Deletion;
-    /// Whether the pods of an installation are ready, or gone.
+    /// Lists the pods of an installation, to see whether they are ready or gone.
     ListOwnPods: Release|Doctor => List "" "v1" "pods" Own Always;
-    /// What the accounts of an installation may do.
+    /// Checks the permissions of an installation's service accounts.
     ReviewAccess: Doctor => Create "authorization.k8s.io" "v1" "subjectaccessreviews" Cluster Always;
-    /// The lease is read.
+    /// Reads the lease.
     GetLease: Controller|Doctor => Get "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
-    /// The lease is watched by those who wait for it.
+    /// Watches the lease while this process is a standby.
     WatchLease: Controller => Watch "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
-    /// The lease is made.
+    /// Creates the lease.
     CreateLease: Controller => Create "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
-    /// The lease is taken, renewed, given back.
+    /// Takes, renews and releases the lease.
     UpdateLease: Controller => Update "coordination.k8s.io" "v1" "leases" Lease LeaderElection;
-    /// A Service that is to be checked is looked up.
+    /// Reads a Service that is checked.
     GetService: Worker|Daemonset => Get "" "v1" "services" Cluster Always;
-    /// Its endpoints are listed.
+    /// Lists the endpoints of a Service.
     ListEndpoints: Worker|Daemonset => List "discovery.k8s.io" "v1" "endpointslices" Cluster Always;
 }
 
 impl Call {
-    /// All that a configuration asks of somebody.
+    /// Returns the calls that `who` needs for a configuration.
     pub fn needed(who: Who, config: &Config) -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |call| {
             let rule = call.rule();
@@ -241,7 +241,7 @@ impl Call {
         })
     }
 
-    /// A short name for metrics and messages: `patch nodes`.
+    /// Returns a short name for messages: `patch nodes`.
     #[must_use]
     pub fn describe(self) -> String {
         let Rule { verb, group, resource, .. } = self.rule();

@@ -9,15 +9,15 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Why there is no connection to be had.
+/// Why no client can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
     #[error("the kubeconfig {path} cannot be used: {error}")]
     Kubeconfig {
-        /// Which one.
+        /// Its path.
         path: String,
-        /// Why.
+        /// The cause.
         error: kube::config::KubeconfigError,
     },
     /// There is neither a service account nor a kubeconfig.
@@ -26,14 +26,14 @@ pub enum ConnectError {
          --kubeconfig, or set KUBECONFIG ({0})"
     )]
     Nowhere(String),
-    /// The settings do not make a client.
+    /// No client can be created from the settings.
     #[error("no client can be made of these settings: {0}")]
     Client(#[from] kube::Error),
 }
 
-/// A client. `agent` is how it calls itself to the API server, whose audit log then tells replicas apart.
+/// Creates a client. `agent` is its user agent, by which the audit log of the API server tells replicas apart.
 ///
-/// It never sends a request a second time by itself: what a request did is for the rules to find out.
+/// It never retries a request by itself: the rules find out what a request has done.
 pub async fn client(kubeconfig: Option<&Path>, agent: &str) -> Result<kube::Client, ConnectError> {
     let mut config = settings(kubeconfig).await?;
     config.default_retry = false;
@@ -44,7 +44,7 @@ pub async fn client(kubeconfig: Option<&Path>, agent: &str) -> Result<kube::Clie
     Ok(kube::Client::try_from(config)?)
 }
 
-/// An explicit kubeconfig, else the service account of the pod, else what kubectl would use.
+/// Uses an explicit kubeconfig, else the service account of the pod, else what kubectl would use.
 async fn settings(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let options = KubeConfigOptions::default();
     if let Some(path) = kubeconfig {

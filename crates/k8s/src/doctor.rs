@@ -1,10 +1,10 @@
-//! Tries an installation on the cluster where it is, and leaves nothing behind.
+//! Tests an installation in its cluster, and leaves nothing behind.
 //!
 //! ```text
-//!   rights --> controller --> leader --> worker: made, awaited, read, deleted
+//!   rights --> controller --> leader --> worker: created, awaited, read, deleted
 //! ```
 //!
-//! Each step is one finding. None of them changes a node.
+//! Each step yields one finding. None of them changes a node.
 
 mod finding;
 mod leader;
@@ -26,32 +26,32 @@ use crate::calls::Who;
 
 pub use finding::Finding;
 
-/// Between two looks at something that is to change.
+/// The time between two reads of something that is expected to change.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How it is installed.
+/// The mode of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A controller, which makes workers.
+    /// A controller, which creates workers.
     Controller,
-    /// A pod on each node that does all by itself.
+    /// A pod on each node that runs the checks itself.
     Daemonset,
 }
 
-/// One thing that is looked at.
+/// One step of the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Whether the accounts may do all they have to.
+    /// Whether the service accounts have all permissions that they need.
     Rights,
     /// Whether the pods of the installation are ready.
     Pods,
-    /// Whether one of them leads.
+    /// Whether one of the controllers leads.
     Leader,
     /// Whether a worker runs on a node and reports.
     Worker,
 }
 
-/// The pod we run in.
+/// The pod that runs this process.
 #[derive(Debug, Clone)]
 pub struct OwnPod {
     /// Its name.
@@ -60,33 +60,34 @@ pub struct OwnPod {
     pub uid: String,
 }
 
-/// What is to be tried.
+/// The installation under test.
 #[derive(Debug, Clone)]
 pub struct Installation {
-    /// How it is installed.
+    /// Its mode.
     pub mode: Mode,
-    /// In which namespace.
+    /// Its namespace.
     pub namespace: String,
     /// The service account of the controller or of the `DaemonSet`.
     pub account: String,
-    /// Which pods are the controller or the `DaemonSet`.
+    /// Selects the pods of the controller or of the `DaemonSet`.
     pub selector: Selector,
     /// Its configuration.
     pub config: Config,
-    /// The node for a worker; none for any.
+    /// The node for a worker; `None` for any.
     pub node: Option<String>,
-    /// The pod we run in, if we do: what we make goes when it goes.
+    /// The pod that runs this process, if any. In the namespace of the workers it owns what this process creates, which
+    /// is then removed along with it.
     pub own_pod: Option<OwnPod>,
 }
 
-/// Tries an installation.
+/// Tests an installation.
 pub struct Doctor {
     api: Api,
     installation: Installation,
     deadline: Instant,
 }
 
-/// Why a step came to no finding of its own.
+/// Why a step has no finding of its own.
 #[derive(Debug)]
 enum Trouble {
     Failed(Failed),
@@ -101,13 +102,13 @@ impl From<Failed> for Trouble {
 }
 
 impl Doctor {
-    /// A doctor who is done by the deadline, but for removing what was made.
+    /// Creates a doctor that is done by the deadline, except for the removal of what it created.
     #[must_use]
     pub fn new(client: kube::Client, mut installation: Installation, deadline: Instant) -> Self {
         let Installation { mode, namespace, account, config, .. } = &mut installation;
         match mode {
             Mode::Controller => {}
-            // Its pods check their nodes themselves, and nobody leads.
+            // Its pods check their nodes themselves, and there is no leader.
             Mode::Daemonset => {
                 config.worker.namespace.clone_from(namespace);
                 config.worker.service_account_name.clone_from(account);
@@ -118,19 +119,19 @@ impl Doctor {
         Self { api: Api::new(client, namespaces), installation, deadline }
     }
 
-    /// What we lack ourselves to be of any use.
+    /// Returns the permissions that this process needs for the test and does not have.
     pub async fn lacks(&self) -> Result<Vec<Missing>, Failed> {
         access::missing_of(&self.api, self.config(), Who::Doctor, &Subject::Ourselves, self.limit()).await
     }
 
-    /// The steps that this installation asks for.
+    /// Returns the steps for this installation.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let leader = self.config().leader_election.enabled.then_some(Step::Leader);
         [Some(Step::Rights), Some(Step::Pods), leader, Some(Step::Worker)].into_iter().flatten().collect()
     }
 
-    /// The name of a step.
+    /// Returns the name of a step.
     #[must_use]
     pub fn name(&self, step: Step) -> &'static str {
         match (step, self.installation.mode) {
@@ -142,7 +143,7 @@ impl Doctor {
         }
     }
 
-    /// Takes a step. Once `ended` is ready, only that is done which removes what was made.
+    /// Takes a step. Once `ended` is ready, it only removes what it created.
     pub async fn take(&self, step: Step, ended: impl Future<Output = ()>) -> Finding {
         let taken = match step {
             Step::Rights => self.in_time(self.rights(), ended).await,
@@ -155,7 +156,7 @@ impl Doctor {
                 .next("look whether the API server can be reached, then try again"),
             Trouble::Late => Finding::failed("there was no time left")
                 .next("give it more with --timeout (test.timeout of the chart)"),
-            Trouble::Stopped => Finding::failed("told to stop before it was known").next("try again"),
+            Trouble::Stopped => Finding::failed("stopped before it was known").next("try again"),
         });
         found.named(self.name(step))
     }
@@ -164,12 +165,12 @@ impl Doctor {
         &self.installation.config
     }
 
-    /// How long one request may take.
+    /// Returns the maximum time for one request.
     fn limit(&self) -> Duration {
         self.config().kubernetes.request_timeout()
     }
 
-    /// When a request that is sent now is given up.
+    /// Returns the deadline of a request that is sent now.
     fn soon(&self) -> Instant {
         self.deadline.min(Instant::now() + self.limit())
     }

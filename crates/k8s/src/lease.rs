@@ -1,30 +1,30 @@
-//! Which of several controllers acts: leader election over a Lease, after the rules of client-go.
+//! Leader election with a Lease, by the rules of client-go: only one of several controllers acts.
 //!
 //! ```text
-//!             free or expired, and our write got through
+//!             free or expired, and the write succeeded
 //!   standby ----------------------------------------------> leading, until (renewal sent + renewDeadline)
 //!      ^                                                        |
-//!      +---- somebody else has it, or `until` has come ---------+
+//!      +---- another one holds it, or `until` has passed -------+
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! The right to write is a moment, [`Leadership::Leading`]'s `until`, that a writer compares with the clock at each
-//! write. A process that was frozen therefore finds its right expired before anything else of it has run. The
-//! right counts from when the renewal was *sent*. Others count `leaseDuration` from when they have *seen* it, which is
-//! later, and `leaseDuration` is more than `renewDeadline`: what lies between is for requests that are still on
-//! their way and for clocks that do not run at the same rate. Nobody compares wall clocks.
+//! The right to write lasts until [`Leadership::Leading`]'s `until`, which a writer compares with the clock at each
+//! write. A process that was frozen therefore finds its right expired before it writes anything. The right counts from
+//! when the renewal was *sent*. Other processes count `leaseDuration` from when they have *seen* it, which is later,
+//! and `leaseDuration` is longer than `renewDeadline`. The difference is a margin for requests that are still in flight
+//! and for clocks that do not run at the same rate. Nobody compares wall clocks.
 //!
-//! Every write carries the version of the record it replaces, so of two that try at the same time one is refused.
+//! Every write carries the version of the record that it replaces, so of two concurrent writes one is refused.
 //!
-//! # What it assumes
+//! # Assumptions
 //!
-//! * The monotonic clock runs while the process is frozen. It stands still while the whole machine sleeps.
-//! * A write that was begun in time arrives within `leaseDuration - renewDeadline`. Whoever writes sees to that with
-//!   a timeout, and with preconditions on what is written.
-//! * Nobody clears the holder of a lease but the holder. A lease that is *deleted* is not taken for released: who
-//!   has seen its holder waits until that one's time is over. Only a controller that starts just then knows nothing
-//!   of it.
+//! * The monotonic clock runs while the process is frozen. It stops while the whole machine is suspended.
+//! * A write that was begun in time arrives within `leaseDuration - renewDeadline`. Writers ensure that with a
+//!   timeout, and with preconditions on what they write.
+//! * Only the holder of a lease clears its holder. A lease that is *deleted* does not count as released: a process that
+//!   has seen its holder waits until the holder's time is over. Only a controller that starts just then knows nothing
+//!   of the holder.
 
 mod calls;
 mod elector;
@@ -45,37 +45,37 @@ use calls::LeaseCalls;
 use elector::Elector;
 pub use error::{Cause, LeaseError};
 
-/// What an election needs.
+/// The parameters of an election.
 pub struct Election {
-    /// How the API server is reached. It must not repeat requests by itself.
+    /// The client of the API server. It must not retry requests by itself.
     pub client: kube::Client,
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Who we are. No other process may ever have the same, not even our own successor.
+    /// The identity of this process. No other process may ever use the same one, not even after a restart.
     pub identity: String,
-    /// The times. `leaseDuration` > `renewDeadline` > `retryPeriod`.
+    /// The timing. `leaseDuration` > `renewDeadline` > `retryPeriod`.
     pub settings: LeaderElection,
 }
 
-/// Whether we may write.
+/// Whether this process may write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Leadership {
     /// No.
     Standby {
-        /// Who may, as far as we know.
+        /// The process that may write, as far as this one knows.
         holder: Option<String>,
     },
     /// Yes, for now.
     Leading {
-        /// The moment from which we may not any more. It moves on with each renewal.
+        /// The time at which the right ends. Each renewal extends it.
         until: Instant,
     },
 }
 
 impl Leadership {
-    /// Whether a write may begin at this moment. To be asked with the time of each write, not once for many.
+    /// Returns whether a write may begin at this time. Call it for each write, with the current time.
     #[must_use]
     pub fn may_write_at(&self, now: Instant) -> bool {
         match self {
@@ -85,11 +85,11 @@ impl Leadership {
     }
 }
 
-/// An election under way. It ends when this is released or dropped.
+/// A running election. It ends when this is released or dropped.
 pub struct Elected {
-    /// Whether we may write.
+    /// Whether this process may write.
     pub leadership: channel::Receiver<Leadership>,
-    /// What is wrong with the lease, until it works again. The election goes on all the same.
+    /// The current problem with the lease, if any. The election continues anyway.
     pub trouble: channel::Receiver<Option<LeaseError>>,
     release: oneshot::Sender<Answer>,
     ended: LeaseError,
@@ -99,10 +99,10 @@ pub struct Elected {
 type Answer = oneshot::Sender<Result<(), LeaseError>>;
 
 impl Election {
-    /// Begins to stand for election.
+    /// Starts the election.
     ///
-    /// Once `stop` is ready the lease is not taken any more. If we lead then, it is renewed until it is released, so
-    /// that what has been begun can be finished.
+    /// Once `stop` is ready the lease is no longer taken. If this process leads at that time, the lease is renewed
+    /// until it is released, so that writes in flight can be finished.
     pub fn start(self, stop: impl Future<Output = ()> + Send + 'static) -> Elected {
         let (elected, task) = self.prepare(stop);
         tokio::spawn(task);
@@ -128,7 +128,7 @@ impl Election {
             };
             elector.resign();
             if let Ok(answer) = order {
-                // Nobody has to wait for the outcome.
+                // The receiver may be gone.
                 let _ = answer.send(elector.release().await);
             }
         };
@@ -137,12 +137,12 @@ impl Election {
 }
 
 impl Elected {
-    /// Gives the lease back if we have it, so that another takes it at once, and ends the election. All writes must be
-    /// finished.
+    /// Releases the lease if this process holds it, so that another one can take it at once, and ends the election. All
+    /// writes must be finished.
     ///
     /// # Errors
     ///
-    /// If the lease could not be given back. Others then wait until it has expired.
+    /// If the lease could not be released. Other processes then wait until it has expired.
     pub async fn release(self) -> Result<(), LeaseError> {
         let (answer, outcome) = oneshot::channel();
         if self.release.send(answer).is_err() {

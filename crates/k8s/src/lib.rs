@@ -1,20 +1,20 @@
 //! The only crate that knows Kubernetes objects.
 //!
 //! ```text
-//!   API server --> watch --> observe --> facts        (what is)
-//!   API server <-- act <---- objects <-- actions      (what to do)
+//!   API server --> watch --> observe --> facts        (the state of the cluster)
+//!   API server <-- act <---- objects <-- actions      (the decisions of the rules)
 //! ```
 //!
 //! | to find | look in |
 //! |---|---|
 //! | every request that is ever sent, and by whom | [`calls`] |
-//! | permissions, made from that list | [`rbac`], [`access`] |
+//! | permissions, generated from that list | [`rbac`], [`access`] |
 //! | how nodes, pods and pools become facts | [`watch`], `observe`, `read` |
-//! | how an answer is read | `answer` |
+//! | how an answer is parsed | `answer` |
 //! | how actions become requests | [`act`], [`objects`] |
-//! | who leads | [`lease`] |
+//! | leader election | [`lease`] |
 //! | whether an installation works | [`doctor`] |
-//! | how all gates are opened in the end | [`release`] |
+//! | how all gates are opened on uninstall | [`release`] |
 
 pub mod access;
 pub mod act;

@@ -1,9 +1,9 @@
-//! Every object and patch body that we send. Nothing else builds one.
+//! Every object and patch body that is sent. Nothing else builds one.
 
 mod worker;
 
 use jiff::Timestamp;
-use knr_core::action::EventText;
+use knr_core::action::{EventReason, EventText};
 use knr_core::ids::{NodeRef, Uid, Version};
 use knr_core::names;
 use knr_core::view::{ClaimRef, Condition, ConditionStatus, LedgerEntry, LedgerView};
@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 
 pub use worker::worker;
 
-/// The API server takes no longer notes and no longer names of instances.
+/// The limits of the API server for the note and the reporting instance of an event.
 const MAX_NOTE_BYTES: usize = 1024;
 const MAX_INSTANCE_BYTES: usize = 128;
+/// The namespace of events about cluster-scoped objects.
+const EVENTS: &str = "default";
 const LEDGER_KEY: &str = "deletions";
 
-/// An event on a node, or on its claim. Neither is in a namespace, and events about such objects are in `default`.
+/// Returns an event about a node, or about its claim. Both are cluster-scoped.
 #[must_use]
 pub fn event(
     node: &NodeRef,
@@ -35,10 +37,18 @@ pub fn event(
             (on_claim, on_node)
         }
     };
+    // The report of a deletion is sent again if its answer is lost, so its name keeps a second one from being stored.
+    let metadata = match text.reason {
+        EventReason::NodeDeleted => {
+            let uid = claim.map_or(&node.uid, |claim| &claim.uid);
+            json!({ "name": format!("node-ready-deleted-{uid}"), "namespace": EVENTS })
+        }
+        _ => json!({ "generateName": "node-ready-", "namespace": EVENTS }),
+    };
     json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": { "generateName": "node-ready-", "namespace": "default" },
+        "metadata": metadata,
         "eventTime": micro_time(now),
         "reportingController": names::MANAGER,
         "reportingInstance": cut(instance, MAX_INSTANCE_BYTES),
@@ -51,7 +61,7 @@ pub fn event(
     })
 }
 
-/// A patch of a node's status that sets our condition and touches no other.
+/// Returns a patch of a node's status that sets the product's condition and touches no other.
 #[must_use]
 pub fn condition(
     node: &NodeRef,
@@ -71,14 +81,14 @@ pub fn condition(
         "message": condition.message,
         "lastHeartbeatTime": seconds(now),
     });
-    // What is not in the patch stays as it is.
+    // A field that is not in the patch stays as it is.
     if before != Some(condition.status) {
         patch["lastTransitionTime"] = json!(seconds(now));
     }
     json!({ "metadata": { "uid": node.uid }, "status": { "conditions": [patch] } })
 }
 
-/// What has to be true of an object for it to be deleted.
+/// Returns delete options with the preconditions of a deletion.
 #[must_use]
 pub fn deletion(uid: &Uid, version: Option<Version>) -> Value {
     let mut preconditions = json!({ "uid": uid });
@@ -88,7 +98,7 @@ pub fn deletion(uid: &Uid, version: Option<Version>) -> Value {
     json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions })
 }
 
-/// The ledger of deletions; its version is none for one that does not exist yet.
+/// Returns the ledger of deletions. The default version stands for a ledger that does not exist yet.
 #[must_use]
 pub fn ledger(namespace: &str, version: Version, entries: &[LedgerEntry]) -> Value {
     let lines: Vec<Line> = entries.iter().map(Line::from).collect();
@@ -104,7 +114,7 @@ pub fn ledger(namespace: &str, version: Version, entries: &[LedgerEntry]) -> Val
     })
 }
 
-/// One deletion as it is kept.
+/// One deletion as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     node: String,
@@ -124,13 +134,13 @@ impl From<Line> for LedgerEntry {
     }
 }
 
-/// A ledger as it was read; the error says what is wrong with it. It is never taken for empty: then nodes would be
-/// deleted beyond the budget.
+/// Parses a ledger. One that cannot be parsed is an error, and never taken for empty: then nodes would be deleted
+/// beyond the budget.
 pub(crate) fn read_ledger(object: &Value) -> Result<LedgerView, String> {
     let text = object.pointer(&format!("/data/{LEDGER_KEY}")).and_then(Value::as_str).unwrap_or("[]");
     let lines: Vec<Line> = serde_json::from_str(text).map_err(|error| {
         format!(
-            "ConfigMap {} holds no ledger ({error}): mend its key {LEDGER_KEY}, or delete it",
+            "ConfigMap {} holds no ledger ({error}): fix its key {LEDGER_KEY}, or delete it",
             names::LEDGER
         )
     })?;
@@ -159,8 +169,6 @@ fn cut(text: &str, bytes: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use knr_core::action::EventReason;
-
     use super::*;
 
     fn node() -> NodeRef {
@@ -193,6 +201,21 @@ mod tests {
     }
 
     #[test]
+    fn a_deletion_can_be_reported_only_once_on_each_object() {
+        let text = |reason| EventText { reason, message: "m".to_owned(), warning: true };
+        let claim = ClaimRef { name: "c1".into(), uid: "cu".into() };
+        let metadata = |claim: Option<&ClaimRef>, reason, now| {
+            event(&node(), claim, &text(reason), "me", now)["metadata"].clone()
+        };
+        let (early, late) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(9).unwrap());
+        let deleted = EventReason::NodeDeleted;
+        assert_eq!(metadata(None, deleted, early)["name"], "node-ready-deleted-u1");
+        assert_eq!(metadata(None, deleted, early), metadata(None, deleted, late));
+        assert_eq!(metadata(Some(&claim), deleted, early)["name"], "node-ready-deleted-cu");
+        assert!(metadata(None, EventReason::VerificationFailed, early).get("name").is_none());
+    }
+
+    #[test]
     fn a_condition_names_its_own_type_alone() {
         let fit = Condition { status: ConditionStatus::True, reason: "Verified".into(), message: "m".into() };
         let patch = condition(&node(), &fit, Some(ConditionStatus::False), Timestamp::UNIX_EPOCH);
@@ -212,7 +235,7 @@ mod tests {
         assert_eq!(read_ledger(&object).unwrap(), LedgerView { version: Version(7), entries });
         assert!(ledger("ns", Version(0), &[])["metadata"].get("resourceVersion").is_none());
         object["data"][LEDGER_KEY] = json!("[{]");
-        assert!(read_ledger(&object).unwrap_err().contains("mend its key deletions"));
+        assert!(read_ledger(&object).unwrap_err().contains("fix its key deletions"));
         object["data"] = Value::Null;
         assert!(read_ledger(&object).unwrap().entries.is_empty());
     }

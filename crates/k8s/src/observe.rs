@@ -1,5 +1,5 @@
-//! Kubernetes objects seen as the rules see them. Only the fields that matter are read; the rest of an object, its images
-//! and managed fields above all, is never kept.
+//! Kubernetes objects as the rules see them. Only the fields that matter are read. The rest of an object, above all its
+//! images and managed fields, is never kept.
 
 mod condition;
 mod init_pod;
@@ -27,7 +27,7 @@ pub(crate) struct Meta {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
     pub(crate) creation_timestamp: Option<Timestamp>,
-    /// Whoever deletes an object may choose it, beyond all calendars too.
+    /// Not parsed: the client that deletes an object chooses the grace period, so the time may be out of range.
     pub(crate) deletion_timestamp: Option<IgnoredAny>,
     pub(crate) labels: Option<Texts>,
     pub(crate) annotations: Option<Texts>,
@@ -57,7 +57,7 @@ impl Meta {
     }
 }
 
-/// Resource versions are numbers that grow. One that is none is older than all others.
+/// Resource versions are increasing numbers. One that is not a number counts as the oldest.
 pub(crate) fn version(text: &str) -> Version {
     Version(text.parse().unwrap_or(0))
 }

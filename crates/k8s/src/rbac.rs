@@ -1,4 +1,4 @@
-//! Permissions as Kubernetes objects, made from the list of what is called.
+//! Permissions as Kubernetes objects, generated from the list of calls.
 
 #[cfg(test)]
 mod chart;
@@ -16,8 +16,8 @@ use crate::scope::{self, Scope};
 const RBAC: &str = "rbac.authorization.k8s.io";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
-/// Service accounts of the controller and the workers, with the roles and bindings that a configuration needs, and
-/// nothing beyond that.
+/// Returns the service accounts of the controller and the workers, with exactly the roles and bindings that a
+/// configuration needs.
 #[must_use]
 pub fn manifests(config: &Config, namespaces: &Namespaces) -> Vec<Value> {
     let account =
@@ -41,7 +41,7 @@ struct Account {
     namespace: String,
 }
 
-/// One role of an account: rules for the same place that are asked for together.
+/// One role of a service account: the rules for one namespace that the same setting requires.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Role {
     when: When,
@@ -63,7 +63,7 @@ fn roles(who: Who, config: &Config, namespaces: &Namespaces) -> BTreeMap<Role, R
     roles
 }
 
-/// What is asked for by a switch of its own gets a role of its own, so that it can be seen and withheld.
+/// Permissions for an optional feature get a role of their own, so that they are visible and can be withheld.
 fn together(when: When) -> When {
     match when {
         When::Always | When::LeaderElection => When::Always,

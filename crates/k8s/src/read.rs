@@ -1,4 +1,4 @@
-//! What no watch tells: single nodes and workers as they are now, what runs on a node, the ledger.
+//! Reads that no watch covers: the current state of single nodes and workers, what runs on a node, the ledger.
 
 use std::time::Duration;
 
@@ -64,8 +64,8 @@ struct ClaimStatus {
 }
 
 impl Api {
-    /// Everything that a label selector finds, page by page, so that no answer is too long for us or for the server. Each
-    /// page may take as long as the limit.
+    /// Lists everything that matches a label selector, page by page, so that no answer is too large for this process or
+    /// the server. Each page may take as long as the limit.
     pub(crate) async fn all<T: DeserializeOwned>(
         &self,
         call: Call,
@@ -85,7 +85,7 @@ impl Api {
         }
     }
 
-    /// A node and its worker as they are now.
+    /// Reads the current state of a node and its worker.
     pub async fn reread(&self, node: &NodeRef, deadline: Instant) -> Result<Fact, Failed> {
         let ((view, node_version), (worker, worker_version)) =
             tokio::try_join!(self.node(&node.name, deadline), self.worker(node, deadline))?;
@@ -93,8 +93,8 @@ impl Api {
         Ok(Fact::Reread(Box::new(Reread { node, view, node_version, worker, worker_version })))
     }
 
-    /// The machine that a claim stands for is this node. A claim that is being deleted stands for nothing any more: to delete
-    /// it again would report the same deletion again.
+    /// Returns whether a claim belongs to this node. A claim that is being deleted does not count: deleting it again
+    /// would report the same deletion twice.
     pub(crate) async fn claims(
         &self,
         claim: &ClaimRef,
@@ -112,7 +112,7 @@ impl Api {
         }
     }
 
-    /// A list by name rather than a read of one: it also says as of when there is no such node.
+    /// Reads a node with a list by name instead of a get, because a list has a version even if there is no such node.
     pub(crate) async fn node(
         &self,
         name: &NodeName,
@@ -124,7 +124,7 @@ impl Api {
         Ok((list.items.into_iter().next().map(NodeView::from), version))
     }
 
-    /// A node by its name, by who may read no other way; none if there is no such node.
+    /// Reads a node with a get, for a process that may not list nodes. Returns `None` if there is no such node.
     pub async fn own_node(&self, name: &str, deadline: Instant) -> Result<Option<NodeView>, Failed> {
         match self.read::<SlimNode>(Call::GetNode, Target::named(name), deadline).await {
             Ok(node) => Ok(Some(node.into())),
@@ -133,7 +133,7 @@ impl Api {
         }
     }
 
-    /// All of Karpenter's pools; none where there is no Karpenter.
+    /// Lists all Karpenter pools. The list is empty if Karpenter is not installed.
     pub async fn pools(&self, deadline: Instant) -> Result<Fact, Failed> {
         let pools = match self.read::<List<SlimPool>>(Call::ListPools, Target::default(), deadline).await {
             Ok(list) => list.items.into_iter().map(SlimPool::into).collect(),
@@ -154,8 +154,8 @@ impl Api {
         Ok((list.items.into_iter().find_map(SlimWorker::view), version))
     }
 
-    /// What runs on a node, from the server's cache: without a version a server may have to read every pod of the cluster for
-    /// this. The answer may be old by the time it is used anyway, and closing a node evicts nothing.
+    /// Reads what runs on a node, from the server's cache: without a version, the server may have to read every pod of
+    /// the cluster. The answer may be outdated by the time it is used anyway, and closing a node evicts nothing.
     pub async fn occupancy(&self, node: &NodeRef, deadline: Instant) -> Result<Fact, Failed> {
         let selector = format!("spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed", node.name);
         let query = format!("fieldSelector={}&resourceVersion=0", encoded(&selector));
@@ -168,7 +168,7 @@ impl Api {
         Ok(Fact::Occupancy(node.clone(), occupancy))
     }
 
-    /// The ledger of deletions; one that does not exist yet is empty.
+    /// Reads the ledger of deletions. One that does not exist yet counts as empty.
     pub async fn ledger(&self, deadline: Instant) -> Result<Fact, Failed> {
         let read = self.read::<Value>(Call::GetLedger, Target::named(names::LEDGER), deadline).await;
         let ledger = match read {
@@ -180,7 +180,7 @@ impl Api {
     }
 }
 
-/// Neither of a `DaemonSet`, nor a mirror of a file on the node, nor finished, nor a worker of ours.
+/// Returns whether a pod is a workload: neither of a `DaemonSet`, nor a mirror pod, nor finished, nor a worker.
 fn is_of_a_user(pod: &SlimPod) -> bool {
     let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
     let is_of = |kind: &str| owners.iter().any(|owner| owner.kind == kind);
@@ -190,7 +190,7 @@ fn is_of_a_user(pod: &SlimPod) -> bool {
         && !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
-/// A query for the one object of a name.
+/// Returns a query for the object with this name.
 pub(crate) fn by_name(name: &str) -> String {
     format!("fieldSelector={}", encoded(&format!("metadata.name={name}")))
 }

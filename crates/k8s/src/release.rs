@@ -1,10 +1,10 @@
-//! Opens all our gates, because everything is uninstalled and nobody would open them later.
+//! Opens all gates on uninstall, because nothing would open them later.
 //!
 //! ```text
-//!   wait for those who would close again --> remove workers --> open nodes, until none is closed
+//!   wait for pods that would close nodes again --> remove workers --> open nodes until none is closed
 //! ```
 //!
-//! Whatever was done already is not done again, so it may be started any number of times.
+//! It is idempotent, so it may run any number of times.
 
 mod fate;
 mod plan;
@@ -37,35 +37,35 @@ pub use plan::Plan;
 
 /// Nodes that are opened at the same time.
 const AT_ONCE: usize = 16;
-/// Before anything is looked at or tried again.
+/// The pause before anything is read or tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A pod that is still there this long after it was told to go is on a node that does not answer. If the chart made its
-/// account, that is gone by now, and the pod closes nothing any more. With an account that stays it could, should its
-/// node come back; but it is worse to leave all nodes closed because one is lost.
+/// A pod that still exists this long after it was deleted is on a node that does not respond. If the chart created its
+/// service account, the account is gone by now, and the pod cannot close nodes any more. With another account it could,
+/// should its node come back. Still, it would be worse to leave all nodes closed because one is lost.
 const LONG_GONE: Duration = Duration::from_mins(1);
-/// What it takes to pause, to open nodes again and to look at them once more.
+/// The time to pause, to open nodes again and to read them once more.
 const ROUND: Duration = Duration::from_secs(3);
 const PUT_BACK: &str = "the taint is put back again and again";
 const TOO_LATE: &str = "it joined when no time was left";
 const REASON: &str = "Released";
 const MESSAGE: &str = "opened without a verdict, because kube-node-ready was uninstalled";
 
-/// What is to be opened, and until when.
+/// The parameters of a release.
 pub struct Release {
-    /// Where.
+    /// The API server.
     pub api: Api,
-    /// The gates are those of this configuration.
+    /// The configuration that defines the gates.
     pub config: Config,
-    /// Pods that would close again what is opened. They must be gone first.
+    /// Selects the pods that would close nodes again. They must be gone first.
     pub selector: Selector,
-    /// What time it is, for people.
+    /// The wall-clock time, for the condition.
     pub now: Timestamp,
     /// Nothing is done after this.
     pub deadline: Instant,
 }
 
 impl Release {
-    /// Opens everything, and tells what happens as it happens. In a dry run only looks what there is to do.
+    /// Opens everything, and reports each step as it happens. A dry run only determines what there is to do.
     pub async fn run(&self, mut tell: impl FnMut(&Step)) -> Result<Ending, ReleaseError> {
         if self.config.reconciliation.dry_run {
             return Ok(Ending::Planned(self.plan().await?));
@@ -77,7 +77,7 @@ impl Release {
         Ok(Ending::Released(summary))
     }
 
-    /// Waits until nobody is left who would close again what is opened.
+    /// Waits until no pod is left that would close nodes again.
     async fn wait(&self, tell: &mut impl FnMut(&Step)) -> Result<(), ReleaseError> {
         let began = Instant::now();
         let mut told = Vec::new();
@@ -105,14 +105,14 @@ impl Release {
         }
     }
 
-    /// The pods that would close again what is opened.
+    /// Returns the pods that would close nodes again.
     async fn running(&self) -> Result<Vec<SlimPod>, ReleaseError> {
         let mut pods: Vec<SlimPod> = self.list(Call::ListOwnPods, &self.selector.to_string()).await?;
         pods.retain(|pod| !is_finished(pod));
         Ok(pods)
     }
 
-    /// Removes all workers; the names of those that stay, and why.
+    /// Removes all workers. Returns the names of those that could not be removed, and why.
     async fn remove_workers(
         &self,
         tell: &mut impl FnMut(&Step),
@@ -127,7 +127,7 @@ impl Release {
         Ok(left)
     }
 
-    /// The workers that nobody has told to go.
+    /// Returns the workers that are not being deleted yet.
     async fn workers(&self) -> Result<Vec<WorkerRef>, ReleaseError> {
         let labels = names::WORKER_LABELS.map(|(key, value)| format!("{key}={value}")).join(",");
         let workers: Vec<SlimWorker> = self.list(Call::ListWorkers, &labels).await?;
@@ -143,7 +143,7 @@ impl Release {
                 self.api.send::<_, IgnoredAny>(Call::DeleteWorker, target, Body::Json(&options), self.soon());
             match sent.await {
                 Ok(_) => return Ok(()),
-                // Gone, or another one by now, which can only be somebody else's.
+                // It is gone, or another pod has its name by now, which can only be somebody else's.
                 Err(failed) if matches!(failed.code(), Some(404 | 409)) => return Ok(()),
                 Err(failed) if self.is_worth_another_try(&failed) => sleep(PAUSE).await,
                 Err(failed) => return Err(failed),
@@ -151,7 +151,7 @@ impl Release {
         }
     }
 
-    /// Opens all nodes, and looks again until none is closed: more may have joined, and taints may be put back.
+    /// Opens all nodes, and repeats that until none is closed: more may have joined, and taints may be put back.
     async fn open_all(
         &self,
         summary: &mut Summary,
@@ -192,13 +192,13 @@ impl Release {
         Ok(())
     }
 
-    /// A node for which no time is left.
+    /// Returns the result for a node for which no time is left.
     fn given_up(&self, node: &NodeView, opened: &BTreeSet<NodeName>) -> Closed {
         let why = if opened.contains(&node.id.name) { PUT_BACK } else { TOO_LATE };
         Closed { node: node.id.name.clone(), taints: self.gates_on(node), why: why.to_owned() }
     }
 
-    /// The nodes that have a gate of ours, and how many have none.
+    /// Returns the nodes that have a gate, and the number of nodes that have none.
     async fn closed(&self) -> Result<(Vec<NodeView>, usize), ReleaseError> {
         let nodes: Vec<SlimNode> = self.list(Call::ListNodes, "").await?;
         let count = nodes.len();
@@ -208,7 +208,7 @@ impl Release {
         Ok((closed, without_gate))
     }
 
-    /// Opens one node. If it is no longer as it was seen, it is read again.
+    /// Opens one node. If it has changed, it is read again.
     async fn open(&self, mut node: NodeView) -> (NodeName, Fate) {
         let (name, taints) = (node.id.name.clone(), self.gates_on(&node));
         loop {
@@ -231,7 +231,7 @@ impl Release {
         }
     }
 
-    /// The condition comes first: once the taint is off, nobody would look at the node again.
+    /// Sets the condition first: once the taint is off, the node is not revisited.
     async fn open_as_seen(&self, node: &NodeView) -> Result<(), Failed> {
         let target = Target { name: Some(node.id.name.as_str()), query: BY_US, ..Target::default() };
         if let Some(patch) = self.condition(node) {
@@ -248,7 +248,7 @@ impl Release {
         Ok(())
     }
 
-    /// A patch for the condition of a node that is opened without having passed.
+    /// Returns a patch for the condition of a node that is opened without a pass.
     fn condition(&self, node: &NodeView) -> Option<serde_json::Value> {
         let known = node.condition.as_ref()?;
         let mut verification = self.config.node_management.taints.iter();
@@ -262,7 +262,7 @@ impl Release {
             .then(|| objects::condition(&node.id, &condition, Some(known.status), self.now))
     }
 
-    /// The taints of all gates.
+    /// Returns the taints of all gates.
     fn gates(&self) -> impl Iterator<Item = &Taint> {
         let startup = self.config.gates.iter().map(|gate| &gate.taint);
         self.config.node_management.taints.iter().chain(startup)
@@ -272,7 +272,7 @@ impl Release {
         self.gates().filter(|taint| node.position(taint).is_some()).cloned().collect()
     }
 
-    /// Everything that a selector finds. A page that cannot be had is tried again, from the first one on.
+    /// Lists everything that matches a selector. If a page cannot be read, the list starts over from the first page.
     async fn list<T: DeserializeOwned>(&self, call: Call, selector: &str) -> Result<Vec<T>, ReleaseError> {
         loop {
             let limit = self.soon().duration_since(Instant::now());
@@ -283,7 +283,7 @@ impl Release {
         }
     }
 
-    /// When a request that is sent now is given up.
+    /// Returns the deadline of a request that is sent now.
     fn soon(&self) -> Instant {
         self.deadline.min(Instant::now() + self.config.kubernetes.request_timeout())
     }
@@ -295,7 +295,7 @@ impl Release {
     fn is_worth_another_try(&self, failed: &Failed) -> bool {
         let may_pass = match outcome(failed) {
             Outcome::Done(_) => false,
-            // The server no longer has the rest of a list, or a webhook could not be asked.
+            // The continue token of a list has expired, or a webhook could not be called.
             Outcome::Refused(_) => failed.code().is_some_and(|code| code == 410 || code >= 500),
             Outcome::Conflict | Outcome::Unavailable | Outcome::Unknown => true,
         };
@@ -303,7 +303,7 @@ impl Release {
     }
 }
 
-/// What has ended does nothing any more.
+/// A pod that has ended cannot close nodes any more.
 fn is_finished(pod: &SlimPod) -> bool {
     matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }

@@ -1,4 +1,4 @@
-//! Where exactly a call goes: which namespace, and which name if it is always the same one.
+//! The scopes of a call: the namespace, and the name if it is always the same.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use knr_core::policy::Policies;
 use crate::api::{NODE_EVENTS, Namespaces};
 use crate::calls::{Call, Place};
 
-/// Where a call goes.
+/// A scope of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scope {
-    /// None for the whole cluster.
+    /// The namespace; `None` for the whole cluster.
     pub(crate) namespace: Option<String>,
-    /// None for any name.
+    /// The name of the object; `None` for any.
     pub(crate) name: Option<String>,
 }
 
-/// Everywhere that a call goes.
+/// Returns all scopes of a call.
 pub(crate) fn of(call: Call, config: &Config, namespaces: &Namespaces) -> Vec<Scope> {
     let one = |namespace: &str| vec![Some(namespace.to_owned())];
     let namespaces = match call.rule().place {
@@ -37,7 +37,7 @@ pub(crate) fn of(call: Call, config: &Config, namespaces: &Namespaces) -> Vec<Sc
     namespaces.into_iter().map(|namespace| Scope { namespace, name: name(call, config) }).collect()
 }
 
-/// The name of the only object that a call is about.
+/// Returns the name of the only object that a call is about, if there is one.
 pub(crate) fn name(call: Call, config: &Config) -> Option<String> {
     match call {
         Call::GetLedger | Call::UpdateLedger => Some(names::LEDGER.to_owned()),

@@ -1,4 +1,4 @@
-//! A stand-in for the API server that answers as it is told to: for faults that no real one makes on demand.
+//! A fake API server with scripted answers, for faults that a real one does not produce on demand.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,15 +14,15 @@ use serde_json::Value;
 
 use crate::api::{Api, Namespaces};
 
-/// What is answered to the next request.
+/// The answer to a request.
 pub(crate) enum Answer {
-    /// This.
+    /// This object.
     Json(u16, Value),
     /// These lines, one after the other; then the connection ends.
     Lines(Vec<Value>),
     /// These lines, and then silence.
     LinesThenSilence(Vec<Value>),
-    /// These bytes, in these pieces; then the connection ends.
+    /// These bytes, in these chunks; then the connection ends.
     Pieces(u16, Vec<Vec<u8>>),
     /// Nothing, ever.
     Silence,
@@ -36,7 +36,7 @@ pub(crate) struct Received {
     pub(crate) body: Value,
 }
 
-/// What to answer to a request.
+/// Chooses the answer to a request.
 type Rule = dyn Fn(&Received) -> Answer + Send + Sync;
 
 #[derive(Clone, Default)]
@@ -53,7 +53,7 @@ impl FakeServer {
         server
     }
 
-    /// Answers by what is asked, for requests that come in no order.
+    /// Answers by rule, for requests that arrive in any order.
     pub(crate) fn ruled_by(rule: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Self { rule: Some(Arc::new(rule)), ..Self::default() }
     }

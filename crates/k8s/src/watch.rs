@@ -1,21 +1,21 @@
-//! Watches: everything of one kind, from the beginning and for ever.
+//! Watches: a list of everything in a feed, and then all changes, indefinitely.
 //!
 //! ```text
 //!   list (streamed, if the server can) --> changes --> changes --> ...
 //!     ^                                       |
-//!     |-- the server forgot where we were ----|   (410: everything is listed again)
-//!     |-- somebody asks for everything -------|
+//!     |-- the server lost the version --------|   (410: everything is listed again)
+//!     |-- a relist was requested -------------|
 //!     |-- silence ----------------------------|
-//!                       a broken connection --+--> go on from the last version
+//!                       a broken connection --+--> resume from the last version
 //! ```
 //!
-//! Each feed has a watch of its own with a pause of its own, so trouble with one never delays another. A server sends a
-//! bookmark about every minute: when nothing at all is heard for longer, the connection is dead, whatever TCP says, or the
-//! server waits for a version that is yet to come.
+//! Each feed has its own watch with its own backoff, so trouble with one never delays another. A server sends a
+//! bookmark about every minute. If nothing arrives for longer, the connection is dead, whatever TCP says, or the server
+//! waits for a future version.
 //!
-//! The latter happens when etcd was restored from a backup, for then versions go back. Every list is a consistent read, which
-//! shows at least what the watch has shown before, however far the server or its cache lags behind. So a list with a lower
-//! version is proof of a restore, and everything that is known is worthless: [`Fact::Restored`].
+//! The latter happens when etcd was restored from a backup, because versions then go back. Every list is a consistent
+//! read, which is at least as recent as everything the watch has delivered, however far the server or its cache lags
+//! behind. So a list with a lower version is proof of a restore, and all earlier facts are void: [`Fact::Restored`].
 
 mod kinds;
 
@@ -40,65 +40,65 @@ use knr_core::world::Fact;
 
 /// The server ends a watch after this many seconds.
 const LIFETIME_SECONDS: u32 = 290;
-/// Silence for longer than this means that the connection is dead.
+/// A connection without any event for longer than this is dead.
 const SILENCE: Duration = Duration::from_secs(100);
-/// A request for a list or for the beginning of a watch is given up after this long.
+/// The timeout of a list request, and of opening a watch.
 const OPENING: Duration = Duration::from_secs(30);
 /// Objects in one page of a list.
 const PAGE: u32 = 200;
-/// What is not installed is looked for again after this long. Seldom, for it is all that is asked while nothing happens,
-/// but often enough for a sign of life, even if the server is out of reach for a minute or two just then.
+/// The time after which a kind that is not installed is looked for again. It is long, because this is the only request
+/// while nothing happens, but short enough for a sign of life even if the server cannot be reached for a minute or two.
 const ABSENCE: Duration = Duration::from_mins(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// A connection that lived this long was a good one.
+/// A connection that lasted this long resets the backoff.
 const STEADY: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The annotation of the bookmark after which everything has been told.
+/// The annotation of the bookmark that ends the initial list.
 const ALL_TOLD: &str = "k8s.io/initial-events-end";
 
 const FORGOTTEN: &str = "the server cannot go on from where the watch was";
-/// How a server says that it has not come to a version yet, where it does not keep silent about it.
+/// The cause that a server reports for a future version, if it does not just wait for it.
 const TOO_LARGE: &str = "ResourceVersionTooLarge";
 
-/// What a watch tells about itself.
+/// Receives the signs of life of a watch.
 pub trait Pulse: Send + Sync + 'static {
-    /// Something was heard.
+    /// The server sent something.
     fn heard(&self);
-    /// It had to begin again, and why.
+    /// The watch had to restart, for this reason.
     fn restarted(&self, why: &str);
 }
 
 /// A watch of one feed.
 pub struct Watch<P> {
-    /// Where to.
+    /// The API server.
     pub api: Api,
-    /// Of what.
+    /// What is watched.
     pub feed: Feed,
     /// Where facts go.
     pub facts: mpsc::Sender<Fact>,
-    /// Who wants to know that it lives.
+    /// Receives its signs of life.
     pub pulse: P,
-    /// Asks for everything to be told anew.
+    /// Requests a relist.
     pub relist: Arc<Notify>,
 }
 
-/// How a connection came to its end.
+/// How a connection ended.
 enum End {
-    /// As it should: go on from where it was.
+    /// Normally. The watch resumes from the last version.
     Over,
-    /// For this reason everything has to be listed again.
+    /// Everything has to be listed again, for this reason.
     Lost(&'static str),
     /// Somebody asked for everything to be listed again.
     Asked,
-    /// Nobody listens any more.
+    /// The receiver of the facts is gone.
     Closed,
 }
 
-/// Where a watch is.
+/// The position of a watch.
 struct Position {
-    /// Where to go on. None: a list comes first.
+    /// The version to resume from. `None` if a list has to come first.
     version: Option<String>,
-    /// The latest version of which anything was heard.
+    /// The latest version that the server has sent.
     heard: Version,
     streams_lists: bool,
     pause: Duration,
@@ -106,7 +106,7 @@ struct Position {
 }
 
 impl<P: Pulse> Watch<P> {
-    /// Follows until nobody listens any more.
+    /// Follows the feed until the receiver of the facts is gone.
     pub async fn follow(self) {
         let mut position = Position {
             version: None,
@@ -124,7 +124,7 @@ impl<P: Pulse> Watch<P> {
             }
             match end {
                 Ok(End::Over) if is_steady => {}
-                // Whoever takes a connection only to end it would be asked without a pause.
+                // A server that accepts connections only to close them must not be retried in a tight loop.
                 Ok(End::Over) => self.rest(&mut position).await,
                 Ok(End::Closed) => return,
                 Ok(End::Asked) => position.version = None,
@@ -141,7 +141,7 @@ impl<P: Pulse> Watch<P> {
         }
     }
 
-    /// The one place that knows which type the objects of a kind have.
+    /// The only place that maps a kind to the type of its objects.
     async fn connect_to(&self, position: &mut Position) -> Result<End, Failed> {
         match self.feed.kind() {
             Kind::Nodes => self.connect::<SlimNode>(position).await,
@@ -154,7 +154,7 @@ impl<P: Pulse> Watch<P> {
     async fn recover(&self, position: &mut Position, failed: Failed) {
         match failed.code() {
             _ if is_lost(&failed) => position.version = None,
-            // Older servers do not know how to stream a list, and say so.
+            // Older servers cannot stream a list, and reject the request.
             Some(400 | 422) if position.version.is_none() && position.streams_lists => {
                 tracing::debug!(feed = %self.feed, "the server does not stream lists; pages are read instead");
                 position.streams_lists = false;
@@ -167,7 +167,7 @@ impl<P: Pulse> Watch<P> {
         self.rest(position).await;
     }
 
-    /// The API server does not know the kind. That is no trouble; it may be installed some day.
+    /// The API server does not know the kind. That is not an error; it may be installed later.
     async fn wait_for_kind(&self, position: &mut Position, absent: Fact) -> Result<End, Failed> {
         self.pulse.heard();
         (position.version, position.memory) = (None, Memory::of(&self.feed));
@@ -181,7 +181,7 @@ impl<P: Pulse> Watch<P> {
     }
 
     async fn rest(&self, position: &mut Position) {
-        // Between half and all of the pause, so that replicas do not come back in step.
+        // Between half and all of the pause, so that replicas do not reconnect in step.
         let share = 512 + u32::try_from(RandomState::new().build_hasher().finish() % 512).unwrap_or(0);
         let pause = position.pause * share / 1024;
         tokio::select! {
@@ -256,7 +256,7 @@ impl<P: Pulse> Watch<P> {
         }
     }
 
-    /// Everything, page by page.
+    /// Lists everything, page by page.
     async fn list<T: Observed>(&self) -> Result<(Vec<T::View>, String), Failed> {
         let (mut all, mut next) = (Vec::new(), String::new());
         loop {
@@ -273,7 +273,7 @@ impl<P: Pulse> Watch<P> {
         }
     }
 
-    /// Says whether anybody listens still.
+    /// Sends facts. Returns whether the receiver still exists.
     async fn tell(&self, facts: impl IntoIterator<Item = Fact>) -> bool {
         for fact in facts {
             if self.facts.send(fact).await.is_err() {
@@ -284,7 +284,7 @@ impl<P: Pulse> Watch<P> {
     }
 }
 
-/// The server cannot go on from where the watch was: that is too long ago for it, or has not happened as far as it knows.
+/// Returns whether the server cannot resume from the version of the watch, because it is too old or in the future.
 fn is_lost(failed: &Failed) -> bool {
     let Failed::Status(status) = failed else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -292,7 +292,7 @@ fn is_lost(failed: &Failed) -> bool {
 }
 
 impl Position {
-    /// Everything has been listed.
+    /// Takes in a complete list.
     fn listed<T: Observed>(&mut self, all: Vec<T::View>, version: String) -> Vec<Fact> {
         let listed = observe::version(&version);
         let is_restored = listed < self.heard;
@@ -302,13 +302,13 @@ impl Position {
         restored.into_iter().chain([T::all(all, listed, &mut self.memory)]).collect()
     }
 
-    /// Everything up to this version has been told.
+    /// Records that everything up to this version was delivered.
     fn advance(&mut self, version: &str) {
         self.heard = self.heard.max(observe::version(version));
         self.version = Some(version.to_owned());
     }
 
-    /// Takes an event in. Until everything has been told for the first time, nothing is passed on.
+    /// Takes in an event. Nothing is passed on until the initial list is complete.
     fn learn<T: Observed>(
         &mut self,
         event: WatchEvent<T>,

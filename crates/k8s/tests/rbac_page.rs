@@ -1,4 +1,4 @@
-//! The tables in `docs/rbac.md`, made from the list of all requests.
+//! The tables in `docs/rbac.md`, generated from the list of all calls.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -41,7 +41,7 @@ const fn when(when: When) -> &'static str {
     }
 }
 
-/// One row for each resource at each place, with all that may be done to it.
+/// Returns one row for each resource at each place, with all its verbs.
 fn rows(who: Who) -> BTreeMap<(When, Place, String), Vec<Verb>> {
     let mut rows: BTreeMap<_, Vec<Verb>> = BTreeMap::new();
     for rule in Call::ALL.iter().map(|call| call.rule()).filter(|rule| rule.who.contains(&who)) {
@@ -78,7 +78,7 @@ fn the_page_is_up_to_date() {
     let (before, rest) = page.split_once(BEGIN).expect("docs/rbac.md says where the tables begin");
     let (_, after) = rest.split_once(END).expect("docs/rbac.md says where the tables end");
     let wanted = format!("{before}{BEGIN}{}{END}{after}", tables());
-    // `make generate` sets it.
+    // `make generate` sets this variable.
     if std::env::var_os("GENERATE").is_some() {
         return std::fs::write(file(), wanted).unwrap();
     }

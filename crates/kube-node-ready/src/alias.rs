@@ -1,17 +1,17 @@
-//! Short forms of subcommands. Started as `kube-node-ready-worker`, it is `kube-node-ready worker`; and with a flag in place
-//! of a subcommand it is `kube-node-ready daemonset`.
+//! Short forms of subcommands: `kube-node-ready-worker` means `kube-node-ready worker`, and a flag in place of a
+//! subcommand means `kube-node-ready daemonset`.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Subcommands that have a name of their own.
+/// Subcommands that the program name can select.
 const SUBCOMMANDS: [&str; 2] = ["controller", "worker"];
 
-/// Flags of the program itself. Any other one that comes first is a flag of `daemonset`.
+/// Flags of the program itself. Any other leading flag belongs to `daemonset`.
 const OWN_FLAGS: [&str; 4] = ["-h", "--help", "-V", "--version"];
 
-/// Puts the subcommand that is meant in front of the arguments: that which the name of the program stands for, after the
-/// name it then has, or `daemonset`.
+/// Inserts the implied subcommand: the one that the program name selects, in which case the name becomes
+/// `kube-node-ready`, or `daemonset`.
 pub(crate) fn resolve(mut words: Vec<OsString>) -> Vec<OsString> {
     let name = words.first().and_then(|word| Path::new(word).file_name()?.to_str());
     let meant = name.and_then(|name| name.strip_prefix("kube-node-ready-"));

@@ -1,10 +1,9 @@
-//! The time for the rules: the wall clock when the process was started, and what a monotonic clock has counted since.
-//! It never jumps, whatever is done to the clock of the machine.
+//! The time for the rules: the wall clock at process start plus the monotonic time elapsed since. It never jumps, even
+//! if the machine's clock is changed.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// The clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     wall: Timestamp,
@@ -17,18 +16,18 @@ impl Clock {
         Self { wall: Timestamp::now(), start: Instant::now() }
     }
 
-    /// The time.
+    /// The current time.
     pub(crate) fn now(&self) -> Timestamp {
         self.at(Instant::now())
     }
 
-    /// What time it was then, or will be.
+    /// Converts an instant, past or future, to a timestamp.
     pub(crate) fn at(&self, instant: Instant) -> Timestamp {
         let elapsed = SignedDuration::try_from(instant.duration_since(self.start));
         self.wall.checked_add(elapsed.unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
     }
 
-    /// When it will be this time.
+    /// Converts a timestamp to an instant, which is never before the start of the clock.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
         let ahead = at.duration_since(self.wall).max(SignedDuration::ZERO);
         self.start + std::time::Duration::try_from(ahead).unwrap_or_default()

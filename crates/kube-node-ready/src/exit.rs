@@ -6,10 +6,10 @@ use knr_core::config::Problems;
 pub(crate) const FAILED: u8 = 1;
 /// The configuration or the command line is wrong.
 pub(crate) const BAD_INPUT: u8 = 2;
-/// The API server does not let us do what we must do.
+/// The API server denies a permission that the command needs.
 pub(crate) const FORBIDDEN: u8 = 3;
 
-/// Something that was given to us is wrong.
+/// An input of the program is wrong, such as a file or an argument.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 

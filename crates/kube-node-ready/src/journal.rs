@@ -1,8 +1,10 @@
-//! What is logged about nodes, in the same words for everybody who applies the rules. Messages do not change from line to
-//! line, so they can be searched for; what differs is in the fields.
+//! The log lines about nodes, shared by the controller and the `DaemonSet`. Messages are constant, so they can be
+//! searched for; everything variable is in the fields.
 //!
 //! A node that joins and passes costs four lines at the level `info`: `Node added to queue`, `Creating worker pod`,
 //! `Worker completed successfully`, `Node verified`.
+
+mod refusals;
 
 use std::time::Duration;
 
@@ -15,20 +17,24 @@ use knr_core::names;
 use knr_core::view::{Purpose, Stamp};
 use knr_k8s::act::outcome_name;
 
+pub(crate) use refusals::Refusals;
+
 /// A change in the status of a node.
 pub(crate) struct Change<'a> {
     pub(crate) node: &'a NodeName,
-    /// The phase it was in, if it was known.
+    /// The previous phase, if known.
     pub(crate) before: Option<Phase>,
-    /// None: it is gone.
+    /// None if the node is gone.
     pub(crate) now: Option<&'a Explanation>,
-    /// What was ordered together with the change.
+    /// The action that was ordered together with the change.
     pub(crate) order: Option<&'a Action>,
+    /// The node is reported because this replica began to lead, and not because anything has changed.
+    pub(crate) is_taken_over: bool,
 }
 
-/// The status of a node has changed.
+/// Logs a change in the status of a node.
 pub(crate) fn status(change: &Change<'_>) {
-    let Change { node, before, now, order } = *change;
+    let Change { node, before, now, order, is_taken_over } = *change;
     let Some(now) = now else {
         match before {
             Some(Phase::OutOfScope) | None => tracing::debug!(%node, "Node is gone"),
@@ -43,10 +49,11 @@ pub(crate) fn status(change: &Change<'_>) {
     );
     match phase {
         Phase::OutOfScope => tracing::debug!(%node, %phase, state = %now, "Node is left alone"),
+        _ if is_taken_over => tracing::debug!(%node, %phase, state = %now, next, "Node status changed"),
         Phase::Unverified if !is_waiting => {
             tracing::info!(%node, %phase, state = %now, next, "Node added to queue");
         }
-        Phase::Failed if before != Some(Phase::Failed) => {
+        Phase::Failed if before.is_some_and(|before| before != Phase::Failed) => {
             tracing::warn!(%node, %phase, state = %now, next, "Verification failed");
         }
         _ if is_routine(before, phase, order) => {
@@ -56,7 +63,8 @@ pub(crate) fn status(change: &Change<'_>) {
     }
 }
 
-/// Whether a change is part of the way which every node goes. Whatever else a node waits for is worth a line.
+/// Returns true for a change that every node goes through. Anything else that a node waits for is worth a line at
+/// `info`.
 fn is_routine(before: Option<Phase>, now: Phase, order: Option<&Action>) -> bool {
     match now {
         Phase::Pending | Phase::InProgress | Phase::Deleting => before != Some(now),
@@ -77,7 +85,7 @@ fn is_routine(before: Option<Phase>, now: Phase, order: Option<&Action>) -> bool
     }
 }
 
-/// A write is about to be sent.
+/// Logs a write that is about to be sent.
 pub(crate) fn sending(action: &Action) {
     match action {
         Action::StartWorker { stamp: Stamp { node, attempt, purpose, .. } } => {
@@ -114,24 +122,30 @@ pub(crate) struct Answered<'a> {
     pub(crate) action: &'a Action,
     pub(crate) outcome: &'a Outcome,
     pub(crate) took: Duration,
-    /// The time since the worker of the node was made, where that is known.
+    /// The time since the node's worker was created, if known.
     pub(crate) worker_took: Option<Duration>,
     /// The label of verified nodes.
     pub(crate) label: &'a Label,
 }
 
-/// A write was answered.
-pub(crate) fn answer(answered: &Answered<'_>) {
+/// Logs the answer to a write.
+pub(crate) fn answer(answered: &Answered<'_>, refusals: &mut Refusals) {
     let Answered { action, outcome, took, .. } = *answered;
     let node = &action.node().name;
+    let is_repeated = refusals.is_repeated(action, outcome);
     match outcome {
         Outcome::Done(_) => {
             tracing::debug!(%node, %action, ?took, "Write done");
             done(answered);
         }
         Outcome::Conflict => tracing::debug!(%node, %action, "Write conflicted; reading the node again"),
-        Outcome::Unavailable | Outcome::Unknown if matches!(action, Action::SendEvent { .. }) => {
+        Outcome::Unavailable | Outcome::Unknown
+            if matches!(action, Action::SendEvent { .. }) && !action.reports_deletion() =>
+        {
             tracing::warn!(%node, %action, outcome = outcome_name(outcome), "Event not sent");
+        }
+        Outcome::Refused(why) if is_repeated => {
+            tracing::debug!(%node, %action, why, "the API server refused again");
         }
         Outcome::Refused(why) => tracing::error!(%node, %action, why, "the API server refused"),
         Outcome::Unavailable | Outcome::Unknown => {
@@ -167,7 +181,7 @@ fn done(answered: &Answered<'_>) {
     }
 }
 
-/// A deletion was carried out, whether its answer arrived or not.
+/// Logs a deletion that was carried out, whether or not its answer arrived.
 pub(crate) fn deleted(action: &Action) {
     let Action::DeleteNode { node, claim, event, .. } = action else { return };
     let (node, reason) = (&node.name, &event.message);

@@ -1,6 +1,6 @@
 //! kube-node-ready: keeps new Kubernetes nodes closed until they have proven that they can do their work.
 //!
-//! One program, one image; what it does and with which rights depends on the subcommand, see [`cmd`].
+//! One program, one image: the subcommand determines what it does and which permissions it needs, see [`cmd`].
 
 mod alias;
 mod clock;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The allocator of musl takes a fifth of the controller's processor time.
+/// musl's allocator takes a fifth of the controller's CPU time.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         anstream::eprintln!("error: another TLS provider is installed already");
         return exit::FAILED.into();
     }
-    // One is enough for thousands of nodes, and nothing has to be passed between threads.
+    // One thread is enough for thousands of nodes, and nothing has to be passed between threads.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             exit::of(&error).into()
         }
     };
-    // What still runs in the background must not keep the process.
+    // Background tasks must not keep the process alive.
     runtime.shutdown_background();
     code
 }

@@ -1,4 +1,4 @@
-//! Metrics and health, at the ports that the configuration says.
+//! Metrics and health, on the configured ports.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Signals: the first one asks for an orderly end, the second one ends the process at once.
+//! Signals: the first one starts an orderly shutdown, the second one ends the process at once.
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit;
 
-/// A token that is cancelled by SIGTERM or SIGINT.
+/// Returns a token that is cancelled by SIGTERM or SIGINT.
 pub(crate) fn on_signal() -> Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be handled")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be handled")?;

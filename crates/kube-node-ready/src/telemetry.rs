@@ -1,4 +1,4 @@
-//! What is logged, where to, and in which form.
+//! Logging: levels, output and format.
 
 mod console;
 mod fields;
@@ -21,19 +21,19 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 /// The Kubernetes client.
 const CLIENT: &str = "kube_client";
-/// What the crates of this project begin with.
+/// Prefixes of this project's crate names.
 const OURS: [&str; 2] = ["knr_", "kube_node_ready"];
 
 /// Where log lines go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// To the standard output: the log is what the program is read for.
+    /// Standard output: the log is the output of the program.
     Stdout,
-    /// To the standard error: the output belongs to the answer that a person asked for.
+    /// Standard error: standard output is for the result of the command.
     Stderr,
 }
 
-/// The log, once it was begun.
+/// A handle to the running log.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     filter: reload::Handle<Targets, Registry>,
@@ -45,7 +45,7 @@ enum Colour {
     Off,
 }
 
-/// Begins to log. Without a format, a terminal gets text and everything else JSON.
+/// Starts logging. Without a format, a terminal gets text and everything else JSON.
 pub(crate) fn init(level: Level, format: Option<LogFormat>, output: Output) -> anyhow::Result<Telemetry> {
     let (is_terminal, choice, writer) = match output {
         Output::Stdout => {
@@ -68,9 +68,9 @@ pub(crate) fn init(level: Level, format: Option<LogFormat>, output: Output) -> a
 }
 
 impl Telemetry {
-    /// Logs more or less from now on.
+    /// Changes the log level.
     pub(crate) fn set_level(&self, level: Level) {
-        // It fails only if there is no log any more.
+        // This fails only if the log is gone.
         let _ = self.filter.reload(filter(level));
     }
 }
@@ -97,7 +97,7 @@ where
     (Registry::default().with(filter).with(lines), Telemetry { filter: handle })
 }
 
-/// What libraries say is of interest only if something is wrong, or if everything is to be seen.
+/// Log lines of libraries matter only if something is wrong, or at `trace`.
 fn filter(level: Level) -> Targets {
     let (ours, theirs) = match level {
         Level::Trace => (LevelFilter::TRACE, LevelFilter::TRACE),
@@ -106,7 +106,7 @@ fn filter(level: Level) -> Targets {
         Level::Warn => (LevelFilter::WARN, LevelFilter::WARN),
         Level::Error => (LevelFilter::ERROR, LevelFilter::ERROR),
     };
-    // The client puts whole answers into its warnings.
+    // The client puts whole response bodies into its warnings.
     let client = if level == Level::Trace { LevelFilter::TRACE } else { LevelFilter::ERROR };
     Targets::new()
         .with_default(theirs)

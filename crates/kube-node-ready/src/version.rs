@@ -1,15 +1,15 @@
-//! What this program was built from.
+//! The version, commit and date of this build.
 
 use std::sync::LazyLock;
 
 use knr_core::VERSION;
 
-/// The commit, short. Only a build that is to be shipped is told, so that others need not be built anew for each commit.
+/// The short commit hash. Only builds that are shipped set it, so that a new commit does not invalidate other builds.
 pub(crate) const COMMIT: Option<&str> = option_env!("KUBE_NODE_READY_COMMIT");
-/// When the commit was made: the same source gives the same program, whenever it is built.
+/// The time of the commit rather than of the build, so that the same source always gives the same program.
 const DATE: Option<&str> = option_env!("KUBE_NODE_READY_BUILD_DATE");
 
-/// What `--version` says after the name of the program.
+/// The text that `--version` prints after the program name.
 pub(crate) static LONG: LazyLock<String> = LazyLock::new(|| describe(VERSION, COMMIT, DATE));
 
 fn describe(version: &str, commit: Option<&str>, date: Option<&str>) -> String {

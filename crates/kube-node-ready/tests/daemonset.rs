@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_kube-node-ready");
 /// Less than the grace period of a pod.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A kubeconfig for a server that takes connections and never says a word.
+/// Returns a kubeconfig for a server that accepts connections and never answers.
 fn silent_server() -> (TcpListener, PathBuf) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -45,8 +45,8 @@ fn it_ends_in_the_middle_of_a_check_when_it_is_told_to() {
     let arguments = ["daemonset", "--kubeconfig", kubeconfig, "--config", config.to_str().unwrap()];
     let mut child = start(&arguments, &[&environment[..], &timeouts[..]].concat());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // The node could not be read, so the checks run, and that of the API server hangs.
-    assert!(lines.any(|line| line.contains("the checks tell what is wrong")));
+    // The node could not be read, so the checks run, and the check of the API server hangs.
+    assert!(lines.any(|line| line.contains("the checks show what is wrong")));
     assert!(lines.any(|line| line.contains("nothing to resolve")));
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let deadline = Instant::now() + PATIENCE;

@@ -1,12 +1,13 @@
-//! What a decision costs in small and in large clusters. It must not depend on their size.
+//! Measures the cost of a decision in small and large clusters. It must not depend on the size of the cluster.
 //!
-//! Each measurement is for clusters of several sizes in one run, so that the ratio holds on any machine.
+//! Each measurement covers several cluster sizes in one run, so the ratio is comparable between machines.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use knr_core::action::{Action, worker_name};
-use knr_core::config::Config;
+use knr_core::config::{Config, OnReboot};
 use knr_core::engine::{Engine, Outcome};
 use knr_core::ids::{NodeRef, Version, WorkerRef};
 use knr_core::names;
@@ -18,29 +19,62 @@ use serde_json::json;
 
 const SIZES: [usize; 3] = [100, 10_000, 100_000];
 const DECISIONS: u32 = 20_000;
-/// When the first node that failed is tried again; the others follow second by second.
+/// The second at which the first failed node is tried again. The others follow one second apart.
 const FIRST_TRY: i64 = 100;
 
 fn main() {
     println!("microseconds a decision, {DECISIONS} decisions each");
     println!("{:<44}{:>10}{:>10}{:>10}  largest to smallest", "", "100", "10,000", "100,000");
-    report("a label of one verified node changes", StatePhase::Verified, one_label);
-    report("one worker ends, its node opens", StatePhase::Unverified, one_opening);
-    report("one timer fires, the node is tried again", StatePhase::Failed, one_timer);
+    report("a label of one verified node changes", Nodes::Verified, one_label);
+    report("one worker ends, its node opens", Nodes::New, one_opening);
+    report("one timer fires, the node is tried again", Nodes::Failed, one_timer);
+    report("one node restarts, as many are closed", Nodes::VerifiedAndClosed, one_restart);
 }
 
-/// Measures what happens to one node after the other, each of them once, with as many fresh clusters as that takes.
-fn report(name: &str, phase: StatePhase, happen: fn(&mut Engine, usize, &mut Stopwatch) -> usize) {
+/// The nodes of a cluster.
+#[derive(Clone, Copy, PartialEq)]
+enum Nodes {
+    Verified,
+    New,
+    Failed,
+    /// Verified nodes, and as many that were closed again.
+    VerifiedAndClosed,
+}
+
+impl Nodes {
+    fn make(self, size: usize) -> Vec<NodeView> {
+        let all = |numbers: Range<usize>, phase| numbers.map(move |number| node(number, phase));
+        match self {
+            Self::Verified => all(0..size, StatePhase::Verified).collect(),
+            Self::New => (0..size).map(new_node).collect(),
+            Self::Failed => all(0..size, StatePhase::Failed).collect(),
+            Self::VerifiedAndClosed => {
+                let closed = all(size..2 * size, StatePhase::Unverified);
+                all(0..size, StatePhase::Verified).chain(closed).collect()
+            }
+        }
+    }
+
+    /// The number of orders that follow from one thing that happens.
+    fn orders(self) -> u32 {
+        match self {
+            Self::Verified => 0,
+            Self::New | Self::Failed | Self::VerifiedAndClosed => 1,
+        }
+    }
+}
+
+/// Applies `happen` to one node after the other, to each node once, and creates as many clusters as that takes.
+fn report(name: &str, nodes: Nodes, happen: fn(&mut Engine, usize, &mut Stopwatch) -> usize) {
     let costs = SIZES.map(|size| {
         let mut stopwatch = Stopwatch::default();
         let mut done = 0;
         while stopwatch.decisions < DECISIONS {
-            let mut engine = engine(size, phase);
+            let mut engine = engine(size, nodes);
             let turns = size.min((DECISIONS - stopwatch.decisions) as usize);
             done += (0..turns).map(|turn| happen(&mut engine, turn, &mut stopwatch)).sum::<usize>();
         }
-        let expected = if phase == StatePhase::Verified { 0 } else { DECISIONS as usize };
-        assert_eq!(done, expected, "{name}: something else was measured");
+        assert_eq!(done, (nodes.orders() * DECISIONS) as usize, "{name}: something else was measured");
         stopwatch.microseconds()
     });
     let ratio = costs[2] / costs[0];
@@ -64,10 +98,6 @@ fn node(number: usize, phase: StatePhase) -> NodeView {
     let labels = (0..30).map(|number| (format!("vendor.example/label-{number}"), "value".to_owned()));
     let verified = is_verified.then(|| (names::VERIFIED_LABEL.to_owned(), names::VERIFIED_VALUE.to_owned()));
     let taint = json!({"key": names::UNVERIFIED_TAINT, "value": "true", "effect": "NoSchedule"});
-    let annotations = match phase {
-        StatePhase::Unverified => Texts::from_iter([("ttl", "0")]),
-        _ => Texts::from_iter([(names::STATE_ANNOTATION, state.to_json())]),
-    };
     NodeView {
         id,
         version: Version(1),
@@ -75,7 +105,7 @@ fn node(number: usize, phase: StatePhase) -> NodeView {
         created: at(0),
         taints: if is_verified { Vec::new() } else { vec![taint] },
         labels: labels.chain(verified).collect(),
-        annotations,
+        annotations: Texts::from_iter([(names::STATE_ANNOTATION, state.to_json())]),
         condition: None,
         ready: true,
         leaving: false,
@@ -83,15 +113,21 @@ fn node(number: usize, phase: StatePhase) -> NodeView {
     }
 }
 
-/// An engine that knows so many nodes and has nothing left to do about them for now.
-fn engine(size: usize, phase: StatePhase) -> Engine {
+/// A node that has just joined.
+fn new_node(number: usize) -> NodeView {
+    NodeView { annotations: Texts::from_iter([("ttl", "0")]), ..node(number, StatePhase::Unverified) }
+}
+
+/// Returns an engine that knows `size` nodes and has nothing left to do for them at the moment.
+fn engine(size: usize, nodes: Nodes) -> Engine {
     let mut config = Config::default();
     config.worker.timeout_seconds = 1_000_000;
     config.worker.pending_timeout_seconds = 1_000_000;
     config.limits.max_concurrent_workers = u32::MAX;
     config.reconciliation.interval_seconds = 86_400;
+    config.node_management.on_reboot = OnReboot::Close;
     let mut engine = Engine::new(&config);
-    engine.learn(Fact::Nodes((0..size).map(|number| node(number, phase)).collect(), Version(1)), at(0));
+    engine.learn(Fact::Nodes(nodes.make(size), Version(1)), at(0));
     engine.learn(Fact::Workers(Vec::new(), Version(1)), at(0));
     engine.learn(Fact::Pools(Vec::new()), at(0));
     engine.lead();
@@ -107,7 +143,7 @@ fn engine(size: usize, phase: StatePhase) -> Engine {
     }
 }
 
-/// What the API server would answer.
+/// Returns the API server's answer to an action.
 fn carried_out(engine: &Engine, action: &Action) -> Fact {
     let node = engine.world().entry(&action.node().name).and_then(|entry| entry.view.clone());
     match (action, node) {
@@ -157,6 +193,15 @@ fn one_opening(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> u
     };
     let passed = Stage::Ended(Ending::Exited { code: 0, message: String::new() });
     engine.learn(Fact::Worker(worker(stamp, turn as u64 + 3, passed), Source::Watch), at(1));
+    stopwatch.time(|| engine.decide(at(1))).orders.len()
+}
+
+/// Too many nodes are closed for this one to be closed, too. It is verified while it is open.
+fn one_restart(engine: &mut Engine, turn: usize, stopwatch: &mut Stopwatch) -> usize {
+    let mut node = node(turn, StatePhase::Verified);
+    node.version = Version(turn as u64 + 3);
+    node.boot = "next-boot".into();
+    engine.learn(Fact::Node(node, Source::Watch), at(1));
     stopwatch.time(|| engine.decide(at(1))).orders.len()
 }
 

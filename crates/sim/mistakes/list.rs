@@ -1,19 +1,19 @@
-//! Mistakes that people make when they write such a controller, each as one edit of the rules.
+//! Typical mistakes in a controller of this kind, each as one edit of the rules.
 
-/// One mistake.
 #[derive(Debug)]
 pub(crate) struct Mistake {
-    /// What it is, in a phrase.
+    /// A short description.
     pub(crate) name: &'static str,
-    /// The file, from the root of the project.
+    /// The file, relative to the root of the project.
     pub(crate) file: &'static str,
-    /// What stands there.
+    /// The correct source text. It occurs exactly once in the file.
     pub(crate) right: &'static str,
-    /// What stands there instead.
+    /// The text that replaces it.
     pub(crate) wrong: &'static str,
+    /// The rules that may be the first to notice it. Empty: any rule.
+    pub(crate) noticed_by: &'static [&'static str],
 }
 
-/// All of them.
 pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "the whole taint list is written from what was cached",
@@ -22,66 +22,77 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         wrong: "            let mut list = self.node.taints.clone();\n            list.remove(position);\n            \
                 self.ops = vec![self.ops[0].clone(), self.ops[1].clone(), \
                 add(\"/spec/taints\".to_owned(), Value::Array(list))];\n        }\n        self\n    }\n\n    /// Puts",
+        noticed_by: &[],
     },
     Mistake {
         name: "a taint is taken off by its place in the list alone",
         file: "crates/core/src/patch.rs",
         right: "            self.ops.push(test(path.clone(), self.node.taints[position].clone()));\n",
         wrong: "",
+        noticed_by: &[],
     },
     Mistake {
         name: "a patch is not bound to the UID of the node",
         file: "crates/core/src/patch.rs",
         right: "            test(\"/metadata/uid\".to_owned(), json!(node.id.uid)),\n",
         wrong: "            test(\"/metadata/name\".to_owned(), json!(node.id.name)),\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "a patch is not bound to the boot of the node",
         file: "crates/core/src/patch.rs",
         right: "            test(\"/status/nodeInfo/bootID\".to_owned(), json!(node.boot)),\n",
         wrong: "",
+        noticed_by: &[],
     },
     Mistake {
         name: "the state is written over whatever is there",
         file: "crates/core/src/patch.rs",
         right: "            let seen = self.seen(key);\n            self.ops.push(seen);\n            self.ops.push(add",
         wrong: "",
+        noticed_by: &[],
     },
     Mistake {
         name: "a taint list is made although somebody else may have made one",
         file: "crates/core/src/patch.rs",
         right: "            self.ops.push(test(\"/spec/taints\".to_owned(), Value::Null));\n",
         wrong: "",
+        noticed_by: &[],
     },
     Mistake {
         name: "a worker is matched by the name of its node",
         file: "crates/core/src/decide/subject.rs",
         right: "        *stamp == next && self.is_required(Some(&stamp.policy), Some(&stamp.requires))\n",
         wrong: "        stamp.serial == next.serial\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "an old result is taken for a new one",
         file: "crates/core/src/decide/subject.rs",
         right: "        *stamp == next && self.is_required(Some(&stamp.policy), Some(&stamp.requires))\n",
         wrong: "        (&stamp.node, &stamp.boot, stamp.purpose) == (&next.node, &next.boot, next.purpose)\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "taint and label are changed in two writes",
         file: "crates/core/src/decide/gate.rs",
         right: "patch.label(label).state(&state)",
         wrong: "patch.state(&state)",
+        noticed_by: &[],
     },
     Mistake {
         name: "a result counts only if its event was seen",
         file: "crates/core/src/world/workers.rs",
         right: "        for view in views {\n",
         wrong: "        for view in views.into_iter().filter(is_live) {\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "a worker that vanished or was evicted costs an attempt",
         file: "crates/core/src/decide/trial/record.rs",
         right: "            phase,\n            boot: so_far",
         wrong: "            phase: StatePhase::Failed,\n            boot: so_far",
+        noticed_by: &[],
     },
     Mistake {
         name: "a worker that was told to stop has failed",
@@ -89,138 +100,176 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         right: "            Some(worker) if worker.view.leaving => self.wait_for_the_end(worker),\n            \
                 Some(worker) if subject.is_current",
         wrong: "            Some(worker) if subject.is_current",
+        noticed_by: &[],
     },
     Mistake {
         name: "a time limit is judged by what the watch told last",
         file: "crates/core/src/decide/trial/progress.rs",
         right: "        } else if subject.entry.reread.is_none_or(|at| at < until) {\n            Progress::Unsure\n",
         wrong: "        } else if false {\n            Progress::Unsure\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "the label is evidence",
         file: "crates/core/src/decide/verification.rs",
         right: "(true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled()",
         wrong: "(true, _) if subject.is_labelled()",
+        noticed_by: &[],
     },
     Mistake {
         name: "what was proven before a restart still holds",
         file: "crates/core/src/decide/verification.rs",
         right: "(true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled()",
         wrong: "(true, Some(StatePhase::Verified)) if subject.is_labelled()",
+        noticed_by: &[],
     },
     Mistake {
         name: "a node is closed again although nobody asked for it",
         file: "crates/core/src/decide/verification.rs",
         right: "            _ => Standing::Verified,\n",
         wrong: "            _ if subject.view.taints.len() > 2 => Standing::ToBeClosed,\n            _ => Standing::Verified,\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "all of no init pods are ready",
         file: "crates/core/src/decide/gate/pods.rs",
         right: "    if pods.peek().is_none() {\n",
         wrong: "    if pods.peek().is_none() && subject.cx.now == Timestamp::MAX {\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "an init pod of an earlier node of the same name counts",
         file: "crates/core/src/decide/gate/pods.rs",
         right: "!pod.leaving && pod.created >= created && required",
         wrong: "!pod.leaving && pod.created >= created.min(pod.created) && required",
+        noticed_by: &[],
     },
     Mistake {
         name: "what init pods showed before a restart counts",
         file: "crates/core/src/decide/gate/pods.rs",
         right: "(subject.cx.now < settled && is_doubtful)",
         wrong: "(false && subject.cx.now < settled && is_doubtful)",
+        noticed_by: &[],
     },
     Mistake {
         name: "what an init pod said before a restart counts",
         file: "crates/core/src/decide/gate/pods.rs",
         right: "(says_so && !said_it_before)",
         wrong: "(says_so || said_it_before)",
+        noticed_by: &[],
     },
     Mistake {
         name: "a node is opened before Karpenter has registered it",
         file: "crates/core/src/decide/scope.rs",
         right: "        && labels.get(names::KARPENTER_REGISTERED_LABEL).is_none_or(|value| value != \"true\")\n",
         wrong: "        && labels.get(names::KARPENTER_REGISTERED_LABEL).is_some_and(|value| value != \"true\")\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "a node is closed although Karpenter does not know the gate",
         file: "crates/core/src/decide/scope.rs",
         right: "    let Some(pool) = subject.view.labels.get(names::KARPENTER_POOL_LABEL) else {",
         wrong: "    let Some(pool) = subject.view.labels.get(names::KARPENTER_POOL_LABEL).filter(|_| false) else {",
+        noticed_by: &[],
     },
     Mistake {
         name: "a node is deleted before the right to it was reserved",
         file: "crates/core/src/grants.rs",
         right: "        if entries.iter().any(|entry| entry.node == *node) {\n",
         wrong: "        if entries.len() < usize::MAX {\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "deletions are not counted",
         file: "crates/core/src/grants.rs",
         right: "(used >= allowed).then_some",
         wrong: "(used > allowed + 1_000).then_some",
+        noticed_by: &[],
     },
     Mistake {
         name: "a node is deleted without looking at any other",
         file: "crates/core/src/decide/deletion.rs",
         right: "    state.compared.as_ref().is_some_and(fair) && is_recent(state.at)",
         wrong: "    state.compared.as_ref().is_none_or(fair) && is_recent(state.at)",
+        noticed_by: &[],
     },
     Mistake {
         name: "waiting goes by the clock of whoever wrote the state",
         file: "crates/core/src/decide/trial.rs",
         right: "next_try.min(later(seen, span))",
         wrong: "next_try.max(next_try.min(later(seen, span)))",
+        noticed_by: &[],
     },
     Mistake {
         name: "a lost answer keeps its place among the workers",
         file: "crates/core/src/grants.rs",
         right: "        self.slots.asked_for -= usize::from(was_for_worker);\n",
         wrong: "        self.slots.asked_for -= usize::from(was_for_worker && self.slots.asked_for > 9_000);\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "a lost event is lost for good",
         file: "crates/core/src/engine.rs",
         right: "                plan.questions.push(Question::Everything);\n",
         wrong: "",
+        noticed_by: &[],
     },
     Mistake {
         name: "after a conflict the same thing is tried again unseen",
         file: "crates/core/src/engine/task.rs",
         right: "                plan.questions.push(Question::Node(node));\n",
         wrong: "                let _ = node;\n",
+        noticed_by: &[],
     },
     Mistake {
         name: "a replica that does not lead gives orders",
         file: "crates/core/src/engine.rs",
-        right: "        if !self.leading {\n            return false;\n        }\n        self.pursue",
-        wrong: "        self.pursue",
+        right: "        if self.leading {\n            self.pursue",
+        wrong: "        {\n            self.pursue",
+        noticed_by: &[],
     },
     Mistake {
         name: "B1: a failure counts only once it is recorded",
         file: "crates/core/src/decide/survey.rs",
-        right: "        Progress::Over(Verdict::Fail(fault)) => fault.blame != Blame::Installation,\n",
-        wrong: "        Progress::Over(Verdict::Fail(_)) => false,\n",
+        right: "        Progress::Over { verdict: Verdict::Fail(fault), .. } => fault.blame != Blame::Installation,\n",
+        wrong: "        Progress::Over { verdict: Verdict::Fail(_), .. } => false,\n",
+        noticed_by: &["L3", "L3, at once", "S4, fair trial"],
     },
     Mistake {
         name: "B14: a node that has failed for long is given up",
         file: "crates/core/src/decide/trial/record.rs",
         right: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt)),\n",
         wrong: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt) * 1_000),\n",
+        noticed_by: &["L1", "L1, recovered", "L4"],
     },
     Mistake {
         name: "B19: what failed before trouble in the cluster still counts after it",
         file: "crates/core/src/grants/fleet.rs",
         right: "            self.last_trouble = now;\n        }\n",
         wrong: "        }\n",
+        noticed_by: &["S4, fair trial", "S4, fresh attempts"],
     },
     Mistake {
         name: "B19: a node is deleted although nobody has tried it since the checks passed elsewhere",
         file: "crates/core/src/decide/deletion.rs",
         right: "        None => Step::FinalAttempt,\n",
         wrong: "        None => delete(subject, state, grant),\n",
+        noticed_by: &["S4, fair trial", "S4, fresh attempts"],
+    },
+    Mistake {
+        name: "B19: nobody finds out whether the checks still pass elsewhere after the last failure",
+        file: "crates/core/src/decide/deletion.rs",
+        right: "        return if still_pass_elsewhere(subject) {\n",
+        wrong: "        return if still_pass_elsewhere(subject) || true {\n",
+        noticed_by: &["S4, fair trial"],
+    },
+    Mistake {
+        name: "B19: a pass from before the failure proves that the node is at fault",
+        file: "crates/core/src/grants/fleet.rs",
+        right: "        let mut passes = self.recent_passes_elsewhere(node, failed.at, now);\n",
+        wrong: "        let failed = Seen { at: failed.at - SAME_TIME, fact: 0 };\n        \
+                let mut passes = self.recent_passes_elsewhere(node, failed.at, now);\n",
+        noticed_by: &["S4, fair trial"],
     },
     Mistake {
         name: "B2: a node whose runs say nothing about it is given up after too many of them",
@@ -228,6 +277,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         right: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive)),\n",
         wrong: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive) * \
                 if inconclusive < settings.max_inconclusive_runs { 1 } else { 1_000 }),\n",
+        noticed_by: &["L1, recovered", "L4"],
     },
     Mistake {
         name: "B3: a node that failed and is paused or excluded counts as failing for good",
@@ -236,42 +286,100 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         wrong: "    if !matches!(scope::of(&subject), Scope::Managed) {\n        \
                 let failing = subject.state.filter(|state| state.is_failing());\n        \
                 let failing_until = failing.map(|_| cx.now + counts_for(&subject) * 100);\n        \
-                return Member { managed: failing.is_some(), failing_until, ..Member::default() };\n",
+                let membership = \
+                if failing.is_some() { Membership::Managed } else { Membership::OutOfScope };\n        \
+                return Member { membership, failing_until, ..Member::default() };\n",
+        noticed_by: &["L3, stuck"],
     },
     Mistake {
         name: "B4: nodes that are tried again keep newcomers waiting",
         file: "crates/core/src/engine/orders.rs",
         right: "            (true, true) => Turn::First,\n",
         wrong: "            (true, true) => Turn::Again,\n",
+        noticed_by: &["slots"],
     },
     Mistake {
         name: "B5: a worker on a node that is not Ready holds a slot",
         file: "crates/core/src/grants/slots.rs",
         right: "            None => Hold::NotReady,\n",
         wrong: "            None => Hold::SlotUntil(Timestamp::MAX),\n",
+        noticed_by: &["L1, recovered", "L4", "slots"],
     },
     Mistake {
         name: "B6: only ten nodes are looked at for a comparison",
         file: "crates/core/src/engine/orders.rs",
         right: "self.grants.fleet.references().find(is_free).cloned();",
         wrong: "self.world.entries().map(|(name, _)| name).take(10).find(is_free).cloned();",
+        noticed_by: &["L1, replaced"],
     },
     Mistake {
         name: "B7: a write that is refused holds up all others of its node",
         file: "crates/core/src/engine/orders.rs",
         right: "                self.wake_by(name, until);\n                continue;\n",
-        wrong: "                self.wake_by(name, until);\n                return false;\n",
+        wrong: "                self.wake_by(name, until);\n                return;\n",
+        noticed_by: &["L1"],
     },
     Mistake {
         name: "B8: what was decided under another configuration is sent",
-        file: "crates/core/src/engine.rs",
-        right: "        self.consider_all();\n        for name in self.changed.clone() {\n",
-        wrong: "        for name in self.changed.clone() {\n",
+        file: "crates/core/src/engine/withdraw.rs",
+        right: "        self.changed.iter()\n",
+        wrong: "        self.changed.iter().take(0)\n",
+        noticed_by: &["S4, changed configuration"],
     },
     Mistake {
         name: "B9: deletions are counted by the clock of whoever wrote them down",
         file: "crates/core/src/world.rs",
         right: "                || seen.is_some_and(|seen| is_recent(seen, HOUR)) && is_recent(entry.at, DAY)\n",
         wrong: "                || seen.is_some_and(|seen| is_recent(seen, HOUR) && is_recent(entry.at, HOUR.min(DAY)))\n",
+        noticed_by: &["S4, budget"],
+    },
+    Mistake {
+        name: "the time of workers goes on while nobody leads",
+        file: "crates/core/src/engine.rs",
+        right: "            self.world.restart_workers(now);\n",
+        wrong: "",
+        noticed_by: &["verdict", "blame"],
+    },
+    Mistake {
+        name: "a worker whose time is up has failed when it was made",
+        file: "crates/core/src/decide/trial/progress.rs",
+        right: "Verdict::Fail(Fault::of(failure, reason)), since: until }",
+        wrong: "Verdict::Fail(Fault::of(failure, reason)), since: self.from }",
+        noticed_by: &["blame"],
+    },
+    Mistake {
+        name: "a pass from before the failure shows whose fault it is",
+        file: "crates/core/src/decide/trial/compare.rs",
+        right: "        if cx.grants.fleet.has_passed_elsewhere(name, since, cx.now) {\n",
+        wrong: "        if cx.grants.fleet.has_passed_elsewhere(name, since - cx.policy.worker.runs_within(), cx.now) {\n",
+        noticed_by: &["blame"],
+    },
+    Mistake {
+        name: "L3: backfill closes as many idle nodes as there are",
+        file: "crates/core/src/decide/verification.rs",
+        right: "    match (fresh_occupancy(subject), kept_open(subject)) {\n",
+        wrong: "    match (fresh_occupancy(subject), kept_open(subject).filter(|_| false)) {\n",
+        noticed_by: &["L3, closings", "L3, trouble"],
+    },
+    Mistake {
+        name: "L3: backfill closes a startup gate on as many idle nodes as there are",
+        file: "crates/core/src/decide/gate.rs",
+        right: "            && verification::kept_open(subject).is_none()\n",
+        wrong: "            && (verification::kept_open(subject).is_none() || true)\n",
+        noticed_by: &["L3, closings", "L3, trouble"],
+    },
+    Mistake {
+        name: "L3: all nodes that are restarted are closed at once",
+        file: "crates/core/src/decide/verification.rs",
+        right: " && subject.worker().is_none() && kept_open(subject).is_none()\n",
+        wrong: " && subject.worker().is_none()\n",
+        noticed_by: &["L3, closings", "L3, trouble"],
+    },
+    Mistake {
+        name: "L4: a node that has used up its attempts waits ten times the longest delay",
+        file: "crates/core/src/policy/retry.rs",
+        right: "if attempt > self.max_attempts { self.longest_delay() }",
+        wrong: "if attempt > self.max_attempts { self.longest_delay() * 10 }",
+        noticed_by: &["L4"],
     },
 ];

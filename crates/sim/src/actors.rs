@@ -1,10 +1,11 @@
-//! Everybody else in the cluster: kubelets and what runs on them, an autoscaler, a rude writer, a person.
+//! The other actors in the cluster: kubelets and their pods, an autoscaler, a rude writer, an operator.
 
 mod crowd;
 mod init_pods;
 mod kubelet;
 mod people;
 mod readiness;
+mod reports;
 
 use std::collections::BTreeMap;
 
@@ -21,116 +22,116 @@ use crate::scenario::{InitPod, Scenario};
 pub(crate) use crowd::claim_deleted;
 pub(crate) use kubelet::{checks_pass, run_ends};
 
-/// Something that somebody else does.
+/// Something that another actor does.
 #[derive(Debug, Clone)]
 pub(crate) enum ActorEvent {
     /// A machine joins as a node.
     Joins(String),
     /// Karpenter has registered a node.
     Registered(String, Uid),
-    /// A node is deleted by somebody, and goes for good a little later.
+    /// Somebody deletes a node. Its finalizers delay the removal.
     Leaves(String),
     /// Karpenter deletes a node whose claim was deleted.
     ClaimGone(NodeRef),
-    /// A node goes for good.
+    /// A node is removed from the API server.
     Removed(String, Uid),
     /// A machine is restarted.
     Reboots(String),
     /// Many machines are restarted at once.
     PowerFails,
-    /// Its kubelet is back in this boot.
+    /// The kubelet of a machine is back, in this boot.
     KubeletBack(String, Uid, u32),
-    /// The node controller takes note that a kubelet is gone.
+    /// The node controller notices that a kubelet is gone.
     Unreachable(String, Uid),
     /// The kubelet reports in this boot that its node is Ready.
     Ready(String, Uid, u32),
     /// The kubelet reports that nothing has changed.
     Heartbeat(String, Uid),
-    /// The kubelet tells of its pods in this boot.
+    /// The kubelet reports its pods in this boot.
     PodsPosted(String, Uid, u32),
-    /// Pods come to a node, or go.
+    /// Pods are scheduled to a node, or leave it.
     Workload(String, Uid),
     /// A worker begins to run.
     WorkerStarts(WorkerRef),
-    /// A worker comes to its end; it was started in this boot.
+    /// A worker that was started in this boot ends.
     WorkerEnds(WorkerRef, Uid, u32),
+    /// The deadline of a worker's pod has passed.
+    WorkerDeadline(WorkerRef),
     /// The kubelet reports how a worker ended in this boot.
     WorkerEndPosted(WorkerRef, Uid, u32, Ending),
-    /// A worker is removed after somebody asked for it.
+    /// A worker is removed from the API server.
     WorkerRemoved(WorkerRef),
-    /// The `DaemonSet` controller makes an init pod for a node.
+    /// The `DaemonSet` controller creates an init pod for a node.
     InitPodMade(String, Uid, InitPod),
-    /// An init pod has done its work; it was started in this boot.
+    /// An init pod that was started in this boot has done its work.
     InitPodDone(Uid, InitPod, u32),
     /// An init pod is removed.
     InitPodRemoved(Uid),
     /// The worker of a node is evicted.
     Evicted(String),
-    /// A person deletes the worker of a node.
+    /// An operator deletes the worker of a node.
     WorkerDeleted(String),
-    /// A person removes the verified label.
+    /// An operator removes the verified label.
     LabelRemoved(String),
-    /// One of many things that people and programs do.
+    /// One of the many things that operators and programs do.
     Disturbance,
 }
 
-/// A machine as it really is, whatever the API server knows of it.
+/// The true state of a machine, which the API server may not know.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// The node it has joined as.
+    /// The UID of the node as which it has joined.
     pub(crate) uid: Uid,
-    /// Its boot.
+    /// The number of its current boot.
     pub(crate) boot: u32,
-    /// Its kubelet runs.
+    /// Whether its kubelet runs.
     pub(crate) up: bool,
-    /// It will never be up again.
+    /// Whether it is gone for good.
     pub(crate) dead: bool,
-    /// Whether checks pass there.
+    /// Whether the checks pass on it.
     pub(crate) fit: Fit,
-    /// What its boot IDs begin with: it outlives the node if the machine joins again.
+    /// Part of its boot IDs. It outlives the node if the machine joins again.
     pub(crate) serial: u32,
-    /// It has pulled the image of the worker before.
+    /// Whether it has already pulled the current image of the worker.
     pub(crate) has_image: bool,
-    /// Since when pods run there that would suffer from closing it.
+    /// The time since which it has run pods that closing the node would harm.
     pub(crate) busy: Option<Timestamp>,
 }
 
-/// Whether checks pass on a machine.
+/// Whether the checks pass on a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// Always.
     Always,
-    /// From then on.
+    /// From this time on.
     From(Timestamp),
-    /// Never.
     Never,
 }
 
-/// Everybody else.
+/// The other actors.
 #[derive(Debug, Default)]
 pub(crate) struct Actors {
     /// All machines, by the name of their node.
     pub(crate) machines: BTreeMap<String, Machine>,
     calm: bool,
     seen: Version,
-    /// Whether machines are fit, unless that is left to chance.
+    /// Whether the checks pass on the machines. Drawn at random for each of them if `None`.
     fit: Option<Fit>,
-    /// So many machines in a thousand are not fit from the start.
+    /// The number of machines in a thousand on which the checks fail from the start.
     unfit: u64,
     has_init_pods: bool,
     machines_made: u32,
-    /// A machine whose node was deleted and which joins again as it is.
+    /// Machines whose node was deleted and that join again without a restart: serial and boot, by node name.
     staying: BTreeMap<String, (u32, u32)>,
 }
 
 impl Machine {
-    /// The boot ID of this or another boot of the machine.
+    /// Returns the boot ID of any boot of the machine.
     #[must_use]
     pub(crate) fn boot_id(&self, boot: u32) -> BootId {
         BootId::from(format!("machine-{}-boot-{boot}", self.serial))
     }
 
-    /// Checks pass there now, unless something fails that all nodes need.
+    /// Returns whether the checks pass on the machine now, provided that everything all nodes need works.
     #[must_use]
     pub(crate) fn is_fit(&self, now: Timestamp) -> bool {
         match self.fit {
@@ -142,7 +143,7 @@ impl Machine {
 }
 
 impl Actors {
-    /// What runs on a node.
+    /// Returns what runs on a node.
     #[must_use]
     pub(crate) fn occupancy(&self, name: &str) -> Occupancy {
         match self.machines.get(name).and_then(|machine| machine.busy) {
@@ -160,7 +161,7 @@ impl Actors {
     }
 }
 
-/// Plans what others will do.
+/// Schedules what the other actors do.
 pub(crate) fn schedule(sim: &mut Sim, scenario: &Scenario) {
     let stormy = u64::try_from(scenario.stormy.as_millis()).unwrap_or(0);
     for number in 1..=scenario.nodes {
@@ -179,7 +180,7 @@ pub(crate) fn schedule(sim: &mut Sim, scenario: &Scenario) {
     }
 }
 
-/// Others notice what has changed: kubelets see pods, finalizers see deletions.
+/// Lets the other actors react to changes: kubelets see pods, finalizers see deletions.
 pub(crate) fn notice(sim: &mut Sim) {
     let seen = std::mem::replace(&mut sim.actors.seen, sim.api.version());
     if seen == sim.actors.seen {
@@ -211,13 +212,13 @@ pub(crate) fn notice(sim: &mut Sim) {
     }
 }
 
-/// Nobody disturbs anything any more, and whatever a person holds up is let go.
+/// Ends all disturbances, and lifts the pauses and the dry run that operators have set.
 pub(crate) fn calm_down(sim: &mut Sim) {
     sim.actors.calm = true;
     people::let_go(sim);
 }
 
-/// Somebody else does something, once the API server can be reached.
+/// Performs an event of another actor, once the API server can be reached.
 pub(crate) fn act(sim: &mut Sim, event: ActorEvent) {
     let is_local = matches!(event, ActorEvent::WorkerEnds(..));
     if let Some(back) = sim.outages.stop_everybody_until(sim.now).filter(|_| !is_local) {
@@ -245,6 +246,7 @@ pub(crate) fn act(sim: &mut Sim, event: ActorEvent) {
         ActorEvent::PodsPosted(name, uid, boot) => kubelet::post_pods(sim, &name, &uid, boot),
         ActorEvent::WorkerStarts(id) => kubelet::start_worker(sim, &id),
         ActorEvent::WorkerEnds(id, uid, boot) => kubelet::end_worker(sim, &id, &uid, boot),
+        ActorEvent::WorkerDeadline(id) => kubelet::deadline(sim, &id),
         ActorEvent::WorkerEndPosted(id, uid, boot, ending) => {
             kubelet::post_end(sim, &id, &uid, boot, ending);
         }

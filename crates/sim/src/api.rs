@@ -1,6 +1,7 @@
-//! The API server: objects with versions and UIDs, writes with preconditions, and a log from which watches are fed.
+//! The API server: objects with versions and UIDs, writes with preconditions, and a log that feeds watches.
 
 pub(crate) mod json_patch;
+mod pools;
 mod read;
 mod restore;
 mod write;
@@ -9,18 +10,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use knr_core::feed::Kind;
-use knr_core::ids::{Uid, Version, WorkerRef};
+use knr_core::ids::{NodeName, Uid, Version, WorkerRef};
 use knr_core::view::{InitPodView, LedgerView, NodeView, Stage, Stamp, WorkerView};
 use serde_json::{Value, json};
 
 use crate::observe;
+pub(crate) use pools::PoolObject;
+pub(crate) use read::{Memory, News};
 
 /// A node as the API server stores it.
 #[derive(Debug, PartialEq)]
 pub(crate) struct NodeObject {
-    /// The object, in full.
+    /// The whole object.
     pub(crate) json: Value,
-    /// What the rules see of it. Nodes are read far more often than written.
+    /// The part that the rules see. It is kept because nodes are read far more often than written.
     pub(crate) view: NodeView,
 }
 
@@ -33,20 +36,22 @@ pub(crate) enum Object {
     Worker(Arc<WorkerView>),
     /// An init pod.
     InitPod(Arc<InitPodView>),
+    /// A Karpenter pool.
+    Pool(Arc<PoolObject>),
 }
 
 /// One entry of the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
-    /// The version that it made.
+    /// The version that the change created.
     pub(crate) version: Version,
-    /// The object as it is after it, or as it was last.
+    /// The object after the change, or its last state if it is gone.
     pub(crate) object: Object,
-    /// The object is gone.
+    /// Whether the object is gone.
     pub(crate) gone: bool,
 }
 
-/// Why a write was not done.
+/// Why a write was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// 404.
@@ -65,6 +70,7 @@ pub(crate) struct Api {
     nodes: BTreeMap<String, Arc<NodeObject>>,
     workers: BTreeMap<String, Arc<WorkerView>>,
     init_pods: BTreeMap<Uid, Arc<InitPodView>>,
+    pools: BTreeMap<String, Arc<PoolObject>>,
     ledger: LedgerView,
     log: BTreeMap<Kind, Vec<Change>>,
     compacted: Version,
@@ -76,6 +82,17 @@ impl Object {
             Self::Node(_) => Kind::Nodes,
             Self::Worker(_) => Kind::Workers,
             Self::InitPod(_) => Kind::InitPods,
+            Self::Pool(_) => Kind::Pools,
+        }
+    }
+
+    /// The node that it is about, if it is about one.
+    pub(crate) fn host(&self) -> Option<&NodeName> {
+        match self {
+            Self::Node(node) => Some(&node.view.id.name),
+            Self::Worker(worker) => Some(&worker.stamp.node.name),
+            Self::InitPod(pod) => Some(&pod.host),
+            Self::Pool(_) => None,
         }
     }
 
@@ -84,6 +101,7 @@ impl Object {
             Self::Node(node) => node.view.id.name.to_string(),
             Self::Worker(worker) => worker.id.name.clone(),
             Self::InitPod(pod) => pod.uid.to_string(),
+            Self::Pool(pool) => pool.view.name.clone(),
         }
     }
 }
@@ -95,7 +113,7 @@ impl Api {
         Version(self.version)
     }
 
-    /// A UID that was never used before.
+    /// Returns a UID that was never used before.
     pub(crate) fn new_uid(&mut self) -> Uid {
         self.uids += 1;
         Uid::from(format!("u{}", self.uids))
@@ -140,7 +158,7 @@ impl Api {
         self.put_node(name, node);
     }
 
-    /// Changes a node by a JSON patch.
+    /// Applies a JSON patch to a node.
     pub(crate) fn patch_node(&mut self, name: &str, ops: &Value) -> Result<NodeView, Refusal> {
         let node = self.nodes.get(name).ok_or(Refusal::NotFound)?;
         let changed = patched(&node.json, ops).map_err(Refusal::Invalid)?;
@@ -158,7 +176,7 @@ impl Api {
         self.note(Object::Node(node), false);
     }
 
-    /// Changes a node as somebody does who sends the whole object, having just read it.
+    /// Changes a node by a read and an update of the whole object.
     pub(crate) fn edit_node(&mut self, name: &str, edit: impl FnOnce(&mut Value)) {
         if let Some(node) = self.nodes.get(name) {
             let mut changed = node.json.clone();
@@ -187,7 +205,7 @@ impl Api {
         Ok(self.put_worker(worker))
     }
 
-    /// Changes a worker pod, if it still is this one.
+    /// Changes a worker pod, if its UID is still this one.
     pub(crate) fn change_worker(&mut self, id: &WorkerRef, change: impl FnOnce(&mut WorkerView)) {
         if let Some(worker) = self.workers.get(&id.name).filter(|worker| worker.id == *id) {
             let mut worker = (**worker).clone();
@@ -205,13 +223,13 @@ impl Api {
         worker
     }
 
-    /// Asks for a worker pod to be deleted, if it still is this one. The kubelet removes it.
+    /// Requests the deletion of a worker pod, if its UID is still this one. The kubelet removes it.
     pub(crate) fn delete_worker(&mut self, id: &WorkerRef) -> Result<(), Refusal> {
         match self.workers.get(&id.name) {
             None => Err(Refusal::NotFound),
             Some(worker) if worker.id != *id => Err(Refusal::Conflict),
             Some(worker) if worker.leaving => Ok(()),
-            // Nothing is left to be ended.
+            // Its containers have ended already.
             Some(worker) if matches!(worker.stage, Stage::Ended(_)) => {
                 self.remove_worker(id);
                 Ok(())
@@ -223,7 +241,7 @@ impl Api {
         }
     }
 
-    /// Removes a worker pod for good.
+    /// Removes a worker pod.
     pub(crate) fn remove_worker(&mut self, id: &WorkerRef) {
         if self.workers.get(&id.name).is_some_and(|worker| worker.id == *id)
             && let Some(worker) = self.workers.remove(&id.name)
@@ -262,13 +280,13 @@ impl Api {
     }
 }
 
-/// A worker pod that was just made on its node.
+/// Returns a worker pod that was just created on its node.
 pub(crate) fn new_worker(id: WorkerRef, stamp: Stamp, version: Version, stage: Stage) -> WorkerView {
     let host = Some(stamp.node.name.clone());
     WorkerView { id, version, stamp, host, stage, leaving: false }
 }
 
-/// A node after a JSON patch, if the patch can be applied and the node is valid after it.
+/// Returns a node after a JSON patch, if the patch can be applied and the result is valid.
 pub(crate) fn patched(node: &Value, ops: &Value) -> Result<Value, String> {
     let changed = json_patch::apply(node, ops)?;
     let taints = changed.pointer("/spec/taints").and_then(Value::as_array);

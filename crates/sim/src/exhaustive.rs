@@ -1,4 +1,4 @@
-//! Every plan, no sampling: for small lives, each thing that can go wrong at each point where it can.
+//! Every plan, without sampling: for short lives of a node, each fault at each point where it can occur.
 
 use jiff::SignedDuration;
 
@@ -10,19 +10,19 @@ use crate::scenario::Scenario;
 use crate::stats::Stats;
 use crate::story::Telling;
 
-/// Longer than it takes until everything is listed again, twice.
+/// Longer than two full relist intervals.
 const LIFE: SignedDuration = SignedDuration::from_mins(25);
 
-/// A life of a node that is short enough to try everything on it.
+/// A life of a node that is short enough to try every fault on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It joins, passes, and is open.
+    /// It joins, passes, and opens.
     Sound,
     /// It fails at first, and passes later.
     Recovers,
     /// It never passes.
     NeverFit,
-    /// A person removes the label of a verified node.
+    /// An operator removes the label of a verified node.
     LabelRemoved,
     /// A verified node is restarted.
     Reboots,
@@ -30,13 +30,13 @@ pub enum Life {
     NameReused,
     /// Its worker is evicted.
     WorkerEvicted,
-    /// A person deletes its worker.
+    /// An operator deletes its worker.
     WorkerDeleted,
-    /// It has a startup gate too.
+    /// It has a startup gate as well.
     Startup,
 }
 
-/// All of them.
+/// All lives.
 pub const LIVES: [Life; 9] = [
     Life::Sound,
     Life::Recovers,
@@ -49,7 +49,7 @@ pub const LIVES: [Life; 9] = [
     Life::Startup,
 ];
 
-/// What trying everything came to.
+/// The results of trying every plan.
 #[derive(Debug, Default)]
 pub struct Matrix {
     /// Plans that were tried.
@@ -58,13 +58,13 @@ pub struct Matrix {
     pub writes: usize,
     /// Events in the lives without faults.
     pub events: usize,
-    /// The most writes that a node has cost without faults, events for people included.
+    /// The most writes that a node has cost without faults, including Kubernetes events.
     pub writes_per_node: usize,
     /// The most workers that were started for a node in any run.
     pub most_workers: usize,
-    /// All runs together.
+    /// The statistics of all runs.
     pub stats: Stats,
-    /// What went wrong, with its story.
+    /// The broken rules, each with its story.
     pub failures: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Life {
     }
 }
 
-/// Tries every single fault on a life.
+/// Tries each fault on a life.
 #[must_use]
 pub fn singles(life: Life) -> Matrix {
     let (plans, mut matrix) = all_plans(life);
@@ -118,7 +118,7 @@ pub fn singles(life: Life) -> Matrix {
     matrix
 }
 
-/// Tries every two faults together on a life.
+/// Tries each pair of faults on a life.
 #[must_use]
 pub fn pairs(life: Life) -> Matrix {
     let (plans, mut matrix) = all_plans(life);

@@ -1,19 +1,19 @@
-//! What goes wrong: by chance, or exactly as planned.
+//! Faults: at random, or exactly as planned.
 
 use knr_core::feed::Kind;
 
 use crate::rng::Rng;
 
-/// What happens to one write.
+/// A fault of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteFault {
-    /// The process ends before the request is sent.
+    /// The process crashes before the request is sent.
     CrashBefore,
-    /// The request is carried out, and the process ends.
+    /// The request is carried out, and the process crashes.
     CrashAfter,
-    /// The request is carried out, but no answer comes.
+    /// The request is carried out, but the answer is lost.
     AnswerLost,
-    /// No answer comes, and the request is carried out after that.
+    /// The request times out, and is carried out afterwards.
     Late,
     /// The request is not carried out.
     Error(ErrorClass),
@@ -24,21 +24,21 @@ pub(crate) enum WriteFault {
 pub(crate) enum ErrorClass {
     /// 403: not allowed.
     Forbidden,
-    /// 409: it says so although nothing changed.
+    /// 409, although nothing has changed.
     Conflict,
-    /// 410, 422 and the like: the request cannot be done as it is.
+    /// 410, 422 and the like: the request cannot be carried out as it is.
     Invalid,
     /// 429: too many requests.
     TooMany,
-    /// 500: internal error; it may have been done.
+    /// 500: internal error. The request may have been carried out.
     Internal,
     /// 503: not available, or no connection.
     Unavailable,
-    /// 504: timed out; it may have been done.
+    /// 504: timed out. The request may have been carried out.
     Timeout,
 }
 
-/// Everything that can happen to a write.
+/// All faults of a write.
 pub(crate) const WRITE_FAULTS: [WriteFault; 11] = [
     WriteFault::CrashBefore,
     WriteFault::CrashAfter,
@@ -53,56 +53,55 @@ pub(crate) const WRITE_FAULTS: [WriteFault; 11] = [
     WriteFault::Error(ErrorClass::Timeout),
 ];
 
-/// What happens to one event of a watch.
+/// A fault of one watch event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventFault {
-    /// It never comes.
+    /// It never arrives.
     Lost,
-    /// It comes twice.
+    /// It arrives twice.
     Twice,
 }
 
-/// One thing that is to go wrong, numbered by what happens without it.
+/// One planned fault. Writes, events and deletions are numbered as in the run without faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Planned {
-    /// This happens to the n-th write.
+    /// A fault of the n-th write.
     Write(usize, WriteFault),
-    /// This happens to the n-th event of a watch.
+    /// A fault of the n-th watch event.
     Event(usize, EventFault),
-    /// After the n-th deletion the process is restarted and sees everything as it was before.
+    /// After the n-th deletion the process is restarted and reads the state from before it.
     StaleRead(usize),
 }
 
-/// How likely what goes wrong is, in thousandths.
+/// How likely faults are, in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weather {
-    /// Something happens to a write.
+    /// A write has a fault.
     pub(crate) write: u64,
-    /// Something happens to an event.
+    /// A watch event has a fault.
     pub(crate) event: u64,
     /// A watch breaks when an event is due.
     pub(crate) watch_breaks: u64,
-    /// What a restarted process reads is old.
+    /// A restarted process reads a stale list.
     pub(crate) stale_list: u64,
-    /// Events come this much later than at once, at most, in milliseconds.
+    /// The maximum additional delay of a watch event, in milliseconds.
     pub(crate) delay: u64,
-    /// Requests and answers travel this much longer than usual, at most, in milliseconds.
+    /// The maximum additional latency of a request or an answer, in milliseconds.
     pub(crate) latency: u64,
 }
 
-/// What goes wrong in a run.
+/// The faults of a run.
 #[derive(Debug, Clone)]
 pub(crate) enum Faults {
-    /// By chance.
+    /// At random.
     Weather(Weather),
-    /// Exactly this.
+    /// Exactly these.
     Planned(Vec<Planned>),
-    /// Nothing.
     None,
 }
 
 impl Faults {
-    /// What happens to this write.
+    /// Returns the fault of a write, if it has one.
     pub(crate) fn of_write(&self, number: usize, rng: &mut Rng) -> Option<WriteFault> {
         match self {
             Self::None => None,
@@ -116,7 +115,7 @@ impl Faults {
         }
     }
 
-    /// What happens to this event.
+    /// Returns the fault of a watch event, if it has one.
     pub(crate) fn of_event(&self, number: usize, rng: &mut Rng) -> Option<EventFault> {
         match self {
             Self::None => None,
@@ -130,12 +129,12 @@ impl Faults {
         }
     }
 
-    /// The process is restarted after this deletion and reads what was before it.
+    /// Returns whether the process is restarted after this deletion and reads the state from before it.
     pub(crate) fn is_stale_after(&self, deletion: usize) -> bool {
         matches!(self, Self::Planned(plan) if plan.contains(&Planned::StaleRead(deletion)))
     }
 
-    /// The weather, if it is left to chance.
+    /// Returns the weather. Without random faults it is calm.
     #[must_use]
     pub(crate) fn weather(&self) -> Weather {
         match self {
@@ -145,7 +144,7 @@ impl Faults {
     }
 }
 
-/// For how long an event travels, in milliseconds.
+/// Draws the delay of a watch event, in milliseconds.
 pub(crate) fn travel(kind: Kind, weather: Weather, rng: &mut Rng) -> u64 {
     let base = match kind {
         Kind::Nodes => 5,

@@ -1,30 +1,35 @@
-//! The rules that may never break, checked at every decision and every write against what is really so.
+//! The rules that must never break, checked against the true state of the cluster at every decision and every write.
 
 mod brake;
+mod closings;
 mod deletion;
 mod end;
+mod fingerprint;
 mod gates;
 mod managed;
+mod node;
+mod recovery;
 mod rule;
 mod runs;
 mod slots;
+mod trial;
 mod verdicts;
 
 pub(crate) use end::at_end;
+pub(crate) use recovery::look;
 pub(crate) use rule::Rule;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use knr_core::action::{Action, worker_name};
-use knr_core::config::{Config, Taint};
+use knr_core::config::Config;
 use knr_core::engine::Outcome;
+use knr_core::fault::Blame;
 use knr_core::ids::{BootId, NodeName, Uid};
-use knr_core::names;
-use knr_core::state::{NodeState, StatePhase};
-use knr_core::view::{Ending, NodeView, PoolView, Stage};
+use knr_core::state::StatePhase;
+use knr_core::view::{NodeView, PoolView, Stage};
 
 use crate::actors::Machine;
 use crate::api::{Api, NodeObject};
@@ -32,25 +37,32 @@ use crate::outages::Outages;
 use crate::run::Decided;
 use crate::scenario::InitPod;
 use crate::writers::Request;
-use brake::Closings;
-use managed::{Managed, Pools};
+use brake::FailedAgain;
+use closings::Closings;
+use managed::{Count, Pools};
+use node::{
+    is_closed, is_excluded, is_in_scope, is_labelled, is_managed, is_open, is_paused, is_unproven,
+    our_taints, state_of,
+};
+use recovery::Recovery;
 use runs::Runs;
+use trial::Knowledge;
 
-/// Two leaders that both see a node open and tidy up come close to this.
+/// The limit of writes to one node. Two leaders that both see a node open and clean up come close to it.
 const WRITES_A_SECOND: usize = 20;
 
 /// A rule that was broken.
 #[derive(Debug, Clone)]
 pub(crate) struct Broken {
-    /// Which one, and how.
+    /// The rule, and how it was broken.
     pub(crate) rule: String,
-    /// Where.
+    /// The node, or empty if the rule is about the cluster.
     pub(crate) node: String,
 }
 
-/// A write that was just carried out, and what is really so.
+/// A write that was just carried out, and the true state of the cluster.
 pub(crate) struct Write<'a> {
-    /// The API server after it.
+    /// The API server after the write.
     pub(crate) api: &'a Api,
     /// All machines.
     pub(crate) machines: &'a BTreeMap<String, Machine>,
@@ -58,7 +70,7 @@ pub(crate) struct Write<'a> {
     pub(crate) outages: &'a Outages,
     /// The write.
     pub(crate) request: &'a Request,
-    /// The node before it.
+    /// The node before the write.
     pub(crate) before: Option<Arc<NodeObject>>,
     /// The time.
     pub(crate) now: Timestamp,
@@ -74,99 +86,120 @@ impl Write<'_> {
     }
 }
 
-/// Who knows what is really so, and holds every write against it.
+/// Knows the true state of the cluster, and checks every decision and every write against the rules.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     broken: Option<Broken>,
-    /// A worker ended well on this node in this boot, and nothing has happened since that asks for another proof.
+    /// Nodes and boots with a worker that passed, where nothing has happened since that requires another proof.
     proofs: BTreeSet<(Uid, BootId)>,
-    /// A worker ended well on this node in this boot, whatever has happened since.
+    /// Nodes and boots with a worker that passed, regardless of what has happened since.
     ended_well: BTreeSet<(Uid, BootId)>,
-    /// An init pod of this component in this namespace was truly ready on this node in this boot.
+    /// Nodes and boots on which an init pod of this component in this namespace was really ready.
     init_proofs: BTreeSet<(Uid, BootId, &'static str, &'static str)>,
     /// All runs of the checks.
     runs: Runs,
-    /// When nodes were deleted by the controller.
+    /// What each process has learned of failures and trouble.
+    knowledge: Knowledge,
+    /// When the controller deleted each node.
     deletions: BTreeMap<Uid, Timestamp>,
-    /// Writes for each node, events told included.
+    /// Writes for each node, including Kubernetes events.
     writes: BTreeMap<Uid, usize>,
     /// Workers started for each node.
     workers: BTreeMap<Uid, usize>,
     /// When a verdict against a node was last recorded.
     failed: BTreeMap<Uid, Timestamp>,
-    /// Writes for each node in the present second.
+    /// Writes for each node in the current second.
     burst: BTreeMap<Uid, (i64, usize)>,
-    /// How many nodes there were to look after.
-    managed: Managed,
-    /// Karpenter's pools.
+    /// The number of managed nodes over time.
+    managed: Count,
+    /// The number of nodes in scope over time.
+    in_scope: Count,
+    /// Karpenter's pools over time.
     pools: Pools,
-    /// Closings that were decided and may still be under way.
+    /// Closings of nodes that failed again, which were decided and may still be in flight.
+    failed_again: FailedAgain,
+    /// What each process has closed.
     closings: Closings,
-    /// Nodes whose orders are under way or came to nothing.
+    /// Since when each closed node must be on its way to being open.
+    recovery: Recovery,
+    /// Nodes whose orders are in flight or have failed.
     held: slots::Held,
-    /// Nodes that somebody opened, so that the controller leaves them alone.
+    /// Nodes that somebody opened by hand. The controller leaves them alone.
     by_hand: BTreeSet<Uid>,
-    /// When the checks last failed too often in a row on a verified node that is monitored.
+    /// When monitoring last found that the checks fail too often in a row on a verified node.
     unsound: BTreeMap<Uid, Timestamp>,
 }
 
 impl Monitor {
     /// A monitor that has seen nothing yet.
     #[must_use]
-    pub(crate) fn new(pools: &[PoolView], now: Timestamp) -> Self {
+    pub(crate) fn new(config: &Config, pools: &[PoolView], now: Timestamp) -> Self {
+        let mut recovery = Recovery::default();
+        recovery.configured(config);
         Self {
             broken: None,
             proofs: BTreeSet::new(),
             ended_well: BTreeSet::new(),
             init_proofs: BTreeSet::new(),
             runs: Runs::default(),
+            knowledge: Knowledge::default(),
             deletions: BTreeMap::new(),
             writes: BTreeMap::new(),
             workers: BTreeMap::new(),
             failed: BTreeMap::new(),
             burst: BTreeMap::new(),
-            managed: Managed::default(),
+            managed: Count::default(),
+            in_scope: Count::default(),
             pools: Pools::new(pools, now),
+            failed_again: FailedAgain::default(),
             closings: Closings::default(),
+            recovery,
             held: slots::Held::default(),
             by_hand: BTreeSet::new(),
             unsound: BTreeMap::new(),
         }
     }
 
-    /// A rule was broken.
+    /// Records a broken rule. Only the first one is kept.
     pub(crate) fn violate(&mut self, node: &str, rule: Rule, how: impl std::fmt::Display) {
         if self.broken.is_none() {
             self.broken = Some(Broken { rule: format!("{rule}: {how}"), node: node.to_owned() });
         }
     }
 
-    /// The first rule that was broken.
+    /// Returns the first rule that was broken.
     #[must_use]
     pub(crate) fn broken(&self) -> Option<Broken> {
         self.broken.clone()
     }
 
-    /// A worker begins to run.
+    /// A worker starts running.
     pub(crate) fn run_began(&mut self, worker: &Uid, now: Timestamp) {
         self.runs.began(worker, now);
     }
 
-    /// A worker will never end by itself.
-    pub(crate) fn run_hangs(&mut self, worker: &Uid) {
-        self.runs.hangs(worker);
+    /// A worker will never end by itself, on a broken machine or because of an outage.
+    pub(crate) fn run_hangs(&mut self, worker: &Uid, in_outage: bool) {
+        self.runs.hangs(worker, in_outage);
     }
 
-    /// A worker really ended well on this machine.
+    /// A worker really passed on this machine.
     pub(crate) fn run_passed(&mut self, worker: &Uid, node: &Uid, boot: &BootId, now: Timestamp) {
         self.proofs.insert((node.clone(), boot.clone()));
         self.ended_well.insert((node.clone(), boot.clone()));
         self.runs.passed(worker, node, now);
     }
 
-    /// The checks really failed on this machine.
-    pub(crate) fn run_failed(&mut self, worker: &Uid, node: &Uid, boot: &BootId, now: Timestamp) {
-        self.runs.failed(worker, node, boot, now);
+    /// The checks really failed on this machine: whose fault the report shows it to be, and whether only an outage made
+    /// them fail.
+    pub(crate) fn run_failed(
+        &mut self,
+        worker: &Uid,
+        node: (&Uid, &BootId),
+        why: (Blame, bool),
+        now: Timestamp,
+    ) {
+        self.runs.failed(worker, node, why, now);
     }
 
     /// An init pod is really ready on this machine.
@@ -174,8 +207,8 @@ impl Monitor {
         self.init_proofs.insert((uid.clone(), boot.clone(), pod.component, pod.namespace));
     }
 
-    /// A person removes the verified label: what the node had proven until then no longer counts, unless it had to
-    /// be proven again anyway.
+    /// An operator removes the verified label. The earlier proof no longer counts, unless the node had to be verified
+    /// again anyway.
     pub(crate) fn label_removed(&mut self, node: &NodeView, config: &Config) {
         let verified = state_of(node)
             .is_some_and(|state| state.phase == StatePhase::Verified && state.boot == node.boot);
@@ -188,17 +221,17 @@ impl Monitor {
         self.proofs.retain(|(proven, _)| proven != uid);
     }
 
-    /// Somebody opened a node, by hand or by taking its taint out of the configuration.
+    /// Somebody opened a node, by hand or by removing its taint from the configuration.
     pub(crate) fn opened_by_hand(&mut self, uid: &Uid) {
         self.by_hand.insert(uid.clone());
     }
 
-    /// The checks failed too often in a row on a verified node that is monitored.
+    /// Monitoring found that the checks fail too often in a row on a verified node.
     pub(crate) fn found_unsound(&mut self, uid: &Uid, now: Timestamp) {
         self.unsound.insert(uid.clone(), now);
     }
 
-    /// A node has changed or is gone.
+    /// A node was changed or removed.
     pub(crate) fn node_changed(
         &mut self,
         name: &NodeName,
@@ -207,12 +240,34 @@ impl Monitor {
         now: Timestamp,
     ) {
         self.managed.note(name, is.is_some_and(|node| is_managed(node, config)), now);
+        self.in_scope.note(name, is.is_some_and(|node| is_in_scope(node, config)), now);
+        if is.is_none_or(|node| !node.ready || !is_in_scope(node, config)) {
+            self.recovery.touched(Some(name.as_str()));
+        }
+        if let Some(node) = is.filter(|node| is_open(node, config)) {
+            self.closings.opened(&node.id.uid);
+        }
     }
 
     /// The configuration was edited.
     pub(crate) fn config_changed(&mut self, api: &Api, config: &Config, now: Timestamp) {
+        self.touched(None);
+        self.recovery.configured(config);
         for (_, node) in api.nodes() {
             self.node_changed(&node.view.id.name, Some(&node.view), config, now);
+        }
+    }
+
+    /// Something happened that may delay the verification of a node, or of all nodes.
+    pub(crate) fn touched(&mut self, node: Option<&str>) {
+        self.recovery.touched(node);
+    }
+
+    /// An event about a node was lost, or about a pool.
+    pub(crate) fn event_lost(&mut self, node: Option<&NodeName>, now: Timestamp) {
+        match node {
+            Some(node) => self.recovery.lost(node.as_str(), now + brake::LEARNED_WITHIN),
+            None => self.pools.lost(now),
         }
     }
 
@@ -221,21 +276,22 @@ impl Monitor {
         self.pools.note(pools, now);
     }
 
-    /// The most writes that any node has cost.
+    /// Returns the most writes that any node has cost.
     pub(crate) fn most_writes(&self) -> usize {
         self.writes.values().copied().max().unwrap_or(0)
     }
 
-    /// The most workers that were started for any node.
+    /// Returns the most workers that were started for any node.
     pub(crate) fn most_workers(&self) -> usize {
         self.workers.values().copied().max().unwrap_or(0)
     }
 
-    /// Holds what a process has decided against the rules.
+    /// Checks the decisions of a process against the rules.
     pub(crate) fn decided(&mut self, decided: &Decided<'_>, leading: bool, sole: bool, now: Timestamp) {
         if leading {
             self.brake_is_needed(decided);
         }
+        self.learned(decided, now);
         if decided.orders.is_empty() {
             return;
         }
@@ -246,13 +302,14 @@ impl Monitor {
             self.violate("", Rule::S6, "orders are given in a dry run");
         }
         self.slots(decided);
-        // What another leader closes at the same time cannot be known.
+        // A leader cannot know which nodes another leader closes at the same time.
         if sole {
             self.brake(decided, now);
+            self.may_close(decided, now);
         }
     }
 
-    /// Holds a request that is about to be sent against the configuration which its sender has by now.
+    /// Checks a request that is about to be sent against the current configuration of its sender.
     pub(crate) fn sent(&mut self, request: &Request, config: &Config, api: &Api) {
         let node = request.order.action.node();
         let is_deletion = matches!(request.order.action, Action::DeleteNode { .. });
@@ -263,33 +320,43 @@ impl Monitor {
         }
     }
 
-    /// An order was taken back before it was sent.
+    /// An order was withdrawn before it was sent.
     pub(crate) fn not_sent(&mut self, request: &Request) {
-        self.closings.forget(request);
+        self.failed_again.forget(request);
+        self.closings.settled(request);
+    }
+
+    /// A process leads no longer, or has learned of a restore.
+    pub(crate) fn starts_over(&mut self, replica: usize, life: u32) {
+        self.closings.forget((replica, life));
+        self.held.starts_over((replica, life));
     }
 
     /// A request was answered.
-    pub(crate) fn answered(&mut self, request: &Request, outcome: &Outcome) {
+    pub(crate) fn answered(&mut self, request: &Request, outcome: &Outcome, now: Timestamp) {
         self.held.answered(request, outcome);
+        self.reference_known(request, outcome, now);
+        self.closings.settled(request);
         match outcome {
             Outcome::Done(_) | Outcome::Unknown => {}
             Outcome::Conflict | Outcome::Refused(_) | Outcome::Unavailable => {
-                self.closings.forget(request);
+                self.failed_again.forget(request);
             }
         }
     }
 
-    /// Holds a write that was carried out against the rules.
+    /// Checks a write that was carried out against the rules.
     pub(crate) fn after(&mut self, write: &Write<'_>) {
         let (action, config) = (write.action(), write.config());
         let (name, uid) = (action.node().name.as_str(), &action.node().uid);
         *self.writes.entry(uid.clone()).or_default() += 1;
         self.no_storm(action, write.now);
+        self.closings.carried_out(write.request);
         let after = write.api.node(name);
-        if let Action::StartWorker { .. } = action {
+        if let Action::StartWorker { stamp } = action {
             *self.workers.entry(uid.clone()).or_default() += 1;
             if let Some(worker) = write.api.worker(&worker_name(uid)) {
-                self.runs.made(&worker.id.uid, write.now);
+                self.runs.made(&worker.id.uid, stamp, write.now);
             }
             self.one_worker(write.api, action);
         }
@@ -300,6 +367,7 @@ impl Monitor {
         }
         let (before, after) = (&before.view, &after.view);
         self.recorded(write, before, after);
+        self.reference_recorded(write, before, after);
         self.evidence(write, before, after);
         self.reason_to_close(write, before, after);
         if let Action::DeleteNode { claim, .. } = action {
@@ -310,7 +378,7 @@ impl Monitor {
         }
     }
 
-    /// Nothing is tried again and again without a pause.
+    /// Nothing is retried in a tight loop.
     fn no_storm(&mut self, action: &Action, now: Timestamp) {
         let burst = self.burst.entry(action.node().uid.clone()).or_default();
         *burst = if burst.0 == now.as_second() { (burst.0, burst.1 + 1) } else { (now.as_second(), 1) };
@@ -329,68 +397,4 @@ impl Monitor {
             self.violate(node.name.as_str(), Rule::S3, "two live workers for one node");
         }
     }
-
-    /// A number for the state that a node is in, its identity aside.
-    #[must_use]
-    pub(crate) fn fingerprint(api: &Api, config: &Config, name: &str) -> Option<u64> {
-        let node = &api.node(name)?.view;
-        let state = state_of(node);
-        let mut hasher = DefaultHasher::new();
-        (is_closed(node, &config.node_management.taints), is_labelled(node, config), node.leaving)
-            .hash(&mut hasher);
-        node.taints.len().hash(&mut hasher);
-        if let Some(state) = &state {
-            (state.phase as u8, state.attempt, state.inconclusive, state.boot == node.boot).hash(&mut hasher);
-        }
-        let worker = api.worker(&worker_name(&node.id.uid));
-        if let Some(worker) = worker {
-            let current = worker.stamp.serial == state.as_ref().map_or(0, |state| state.serial) + 1;
-            let progress = match &worker.stage {
-                Stage::Pending(_) => 0,
-                Stage::Running => 1,
-                Stage::Ended(Ending::Exited { code: 0, .. }) => 2,
-                Stage::Ended(_) => 3,
-            };
-            (current, progress, worker.leaving, worker.stamp.boot == node.boot).hash(&mut hasher);
-        }
-        Some(hasher.finish())
-    }
-}
-
-/// Control plane nodes and those that the configuration excludes.
-fn is_excluded(node: &NodeView, config: &Config) -> bool {
-    let settings = &config.node_management;
-    let control_plane = names::CONTROL_PLANE_LABELS.iter().any(|label| node.labels.contains_key(label));
-    (control_plane && !settings.include_control_plane)
-        || settings.exclude.iter().any(|selector| selector.matches(&node.labels))
-}
-
-/// Nodes that the controller looks after.
-fn is_managed(node: &NodeView, config: &Config) -> bool {
-    !node.leaving
-        && !is_excluded(node, config)
-        && (is_closed(node, &config.node_management.taints)
-            || node.annotations.contains_key(names::STATE_ANNOTATION))
-}
-
-fn is_paused(node: &NodeView) -> bool {
-    node.annotations.get(names::PAUSED_ANNOTATION).is_some_and(|value| value != "false")
-}
-
-fn our_taints(config: &Config) -> impl Iterator<Item = &Taint> {
-    config.node_management.taints.iter().chain(config.gates.iter().map(|gate| &gate.taint))
-}
-
-fn is_closed(node: &NodeView, taints: &[Taint]) -> bool {
-    taints.iter().any(|taint| node.position(taint).is_some())
-}
-
-fn is_labelled(node: &NodeView, config: &Config) -> bool {
-    let label = &config.node_management.verified_label;
-    node.labels.get(&label.key) == Some(&label.value)
-}
-
-fn state_of(node: &NodeView) -> Option<NodeState> {
-    let text = node.annotations.get(names::STATE_ANNOTATION)?;
-    NodeState::parse(text).filter(|state| state.uid == node.id.uid)
 }

@@ -1,5 +1,5 @@
-//! The pod of the `DaemonSet` on one machine: the rules applied to one node, from that node itself, as the product's
-//! `daemonset/keeper.rs` does it. To the rules a run of the checks in its own process is a worker like any other.
+//! The pod of the `DaemonSet` on one machine. It applies the rules to one node, from that node itself, as the product's
+//! `daemonset/keeper.rs` does. To the rules, a run of the checks in its own process is a worker like any other.
 
 mod life;
 mod monitoring;
@@ -19,7 +19,7 @@ use crate::api;
 use crate::writers::Request;
 pub(crate) use monitoring::Monitoring;
 
-/// What happens to the pod on a machine. The number says in which of its lives.
+/// Something that happens to the pod on a machine. The first number is the life of the pod.
 #[derive(Debug)]
 pub(crate) enum KeeperEvent {
     /// The kubelet starts it, for this node.
@@ -28,23 +28,23 @@ pub(crate) enum KeeperEvent {
     Wake(u32),
     /// A write reaches the API server.
     Arrive(Box<Request>),
-    /// Its answer comes.
+    /// The answer to a write arrives.
     Answer(Box<Request>, Outcome),
     /// The node is read, because of a question.
     Look(u32, Question),
-    /// What was read is there.
+    /// The result of a read arrives.
     Learn(u32, Vec<Fact>),
-    /// A run of the checks comes to its end.
+    /// A run of the checks ends.
     Ran(u32, u64),
     /// The checks were run on a verified node.
     Monitored(u32),
-    /// They failed too often in a row, and the API server can still be reached.
+    /// The checks failed too often in a row, and the API server can still be reached.
     Confirmed(u32),
-    /// It ends, and its kubelet starts it again.
+    /// It crashes, and its kubelet starts it again.
     Crash(u32),
     /// It is told to stop.
     Stop(u32),
-    /// It has had its time to stop.
+    /// Its grace period is over.
     Kill(u32),
 }
 
@@ -57,24 +57,24 @@ pub(crate) struct Keeper {
     config: Arc<Config>,
     node: NodeRef,
     life: u32,
-    /// The run that is there now.
+    /// The current run.
     run: Option<WorkerView>,
-    /// What happened here so far. To the rules it is what versions are to the API server.
+    /// The number of events so far. It takes the place of the API server's versions.
     events: u64,
     monitoring: Option<Monitoring>,
-    /// The checks have just failed, where the rules are about to ask for a run of them.
+    /// The checks have just failed, so the run that the rules are about to ask for counts as failed.
     evidence: bool,
     stopping: bool,
     wake: Option<Timestamp>,
 }
 
 impl Keeper {
-    /// Begins a run. Its end is told under the number that is returned.
+    /// Begins a run, and returns the number under which its end is reported.
     fn begin(&mut self, stamp: &Stamp) -> (u64, Fact) {
         self.events += 1;
         let id = WorkerRef {
             name: worker_name(&stamp.node.uid),
-            // No two runs are called the same, so that the monitor can tell them apart.
+            // No two runs have the same UID, so that the monitor can tell them apart.
             uid: format!("run-{}-{}-{}", stamp.node.uid, self.life, self.events).into(),
         };
         let view = api::new_worker(id, stamp.clone(), Version(self.events), Stage::Running);
@@ -82,12 +82,12 @@ impl Keeper {
         (self.events, Fact::Worker(view, Source::Answer))
     }
 
-    /// The present run, if it began under this number.
+    /// Returns the current run, if it began under this number and has not ended.
     fn current(&self, number: u64) -> Option<&WorkerView> {
         self.run.as_ref().filter(|run| run.version == Version(number) && run.stage == Stage::Running)
     }
 
-    /// The present run comes to its end.
+    /// Ends the current run.
     fn end(&mut self, ending: Ending) -> Option<Fact> {
         self.events += 1;
         let run = self.run.as_mut()?;
@@ -96,7 +96,7 @@ impl Keeper {
         Some(Fact::Worker(run.clone(), Source::Watch))
     }
 
-    /// A run is no longer wanted.
+    /// Removes a run that is no longer wanted.
     fn remove(&mut self, worker: &WorkerRef, node: &NodeName) -> Fact {
         self.run.take_if(|run| run.id == *worker);
         self.events += 1;
@@ -109,14 +109,14 @@ impl Keeper {
             .any(|(_, told)| told.phase == Phase::Verified && told.access == Access::Open)
     }
 
-    /// The version of the node as it was last seen.
+    /// Returns the version at which the node was last seen.
     fn known(&self) -> Option<Version> {
         let mut views = self.engine.world().entries().filter_map(|(_, entry)| entry.view.as_ref());
         views.next().map(|view| view.version)
     }
 }
 
-/// The configuration as it holds for one node: what only a controller can do is left out.
+/// Returns the configuration for one node, without everything that only a controller can do.
 fn for_one_node(mut config: Config) -> Config {
     config.gates.clear();
     config.node_management.after.clear();
@@ -124,12 +124,12 @@ fn for_one_node(mut config: Config) -> Config {
     config
 }
 
-/// A run of the checks is begun and ended in this process, so what became of it is known at once.
+/// Runs of the checks begin and end in this process, so the outcome of such an action is known at once.
 fn is_local(action: &Action) -> bool {
     matches!(action, Action::StartWorker { .. } | Action::RemoveWorker { .. })
 }
 
-/// Whether a node was to be closed and perhaps was not.
+/// Returns whether the action should have closed a node, but possibly did not.
 fn is_in_vain(action: &Action, outcome: &Outcome) -> bool {
     matches!(action, Action::CloseGate { .. }) && !matches!(outcome, Outcome::Done(_) | Outcome::Conflict)
 }

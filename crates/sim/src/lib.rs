@@ -1,16 +1,16 @@
 //! The rules inside a hostile simulated cluster.
 //!
-//! Everything is drawn from a seed and happens on a clock of its own: kubelets, workers, an autoscaler, a rude
-//! writer and a person act on a simulated API server, while requests fail, events get lost, controllers crash or lead two
-//! at once, and DNS, the API server or the registry are gone for minutes. The rules are the product's own; only the
-//! cluster is not real.
+//! Everything is drawn from a seed and happens on a simulated clock: kubelets, workers, an autoscaler, a rude writer
+//! and an operator act on a simulated API server, while requests fail, events get lost, controllers crash, two
+//! controllers lead at once, and DNS, the API server or the registry are down for minutes. The rules are those of the
+//! product. Only the cluster is simulated.
 //!
 //! ```text
 //!   actors ----\                        /--> Engine (replica 0)
 //!               >--> Api --> watches --<
 //!   orders ----/      |                 \--> Engine (replica 1)
 //!                     v
-//!                  Monitor: S1 to S6 and L3 at every decision and write, L1 and L2 at the end
+//!                  Monitor: S1 to S6 and L3 at every decision and write, L4 all along, L1 and L2 at the end
 //! ```
 
 mod actors;
@@ -32,6 +32,7 @@ mod story;
 mod writers;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{catch_unwind, resume_unwind};
 
 use jiff::SignedDuration;
@@ -42,10 +43,10 @@ use crate::scenario::Scenario;
 use crate::stats::Stats;
 use crate::story::Telling;
 
-/// After the last fault everything has come to its end within this long.
+/// The time after the last fault in which every node reaches its final state.
 const SETTLE: SignedDuration = SignedDuration::from_mins(20);
 
-/// What the simulated API server makes of a JSON patch for a node, for comparison with a real one.
+/// Applies a JSON patch to a node as the simulated API server does, for comparison with a real one.
 pub fn patch_node(node: &Value, ops: &Value) -> Result<Value, String> {
     api::patched(node, ops)
 }
@@ -62,7 +63,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// That of a seed.
+    /// Returns the shape of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         match seed % 25 {
@@ -73,7 +74,7 @@ impl Shape {
     }
 }
 
-/// Runs a seed. What went wrong is told as a story, and a panic goes wrong, too.
+/// Runs a seed. The error is the story of a broken rule, or of a panic.
 pub fn run_seed(seed: u64) -> Result<Stats, String> {
     let run = |telling| {
         let scenario = Scenario::of_seed(seed);
@@ -98,16 +99,16 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
-/// What many seeds came to.
+/// The results of many seeds.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// All runs together.
+    /// The statistics of all runs.
     pub stats: Stats,
-    /// What went wrong, with its story.
+    /// The stories of the failed runs, in the order of their seeds.
     pub failures: Vec<String>,
 }
 
-/// Runs many seeds, on all processors.
+/// Runs many seeds in parallel, on all processors.
 #[must_use]
 pub fn run_seeds(seeds: &[u64]) -> Summary {
     run_all(seeds, run_seed)
@@ -115,21 +116,21 @@ pub fn run_seeds(seeds: &[u64]) -> Summary {
 
 fn run_all(seeds: &[u64], run: impl Fn(u64) -> Result<Stats, String> + Sync) -> Summary {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let parts = std::thread::scope(|scope| {
+    let results = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|part| {
                 let (seeds, run) = (seeds.iter().copied().skip(part).step_by(threads), &run);
-                scope.spawn(move || seeds.map(run).collect::<Vec<_>>())
+                scope.spawn(move || seeds.map(|seed| (seed, run(seed))).collect::<Vec<_>>())
             })
             .collect();
         // A thread whose seeds are lost must not look like one without failures.
         let joined =
             handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        joined.flatten().collect::<Vec<_>>()
+        joined.flatten().collect::<BTreeMap<_, _>>()
     });
     let mut summary = Summary::default();
-    for part in parts {
-        match part {
+    for result in results.into_values() {
+        match result {
             Ok(stats) => summary.stats.add(stats),
             Err(story) => summary.failures.push(story),
         }

@@ -1,4 +1,4 @@
-//! Nodes as the API server keeps them, seen as the rules see them.
+//! Conversion of stored nodes into the view of the rules.
 
 use jiff::Timestamp;
 use knr_core::ids::{NodeRef, Version};
@@ -11,7 +11,7 @@ pub(crate) fn name(node: &Value) -> &str {
     text(node, "/metadata/name")
 }
 
-/// A node as the rules see it.
+/// Returns a node as the rules see it.
 pub(crate) fn node(node: &Value) -> NodeView {
     NodeView {
         id: NodeRef { name: name(node).into(), uid: text(node, "/metadata/uid").into() },
@@ -31,7 +31,7 @@ pub(crate) fn node(node: &Value) -> NodeView {
     }
 }
 
-/// A node that reports nothing about its readiness is Ready: only the scenarios that need a NotReady node say so.
+/// A node without a Ready condition counts as Ready: only scenarios that need a NotReady node set the condition.
 fn is_ready(node: &Value) -> bool {
     let mut conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     conditions.find(|condition| condition["type"] == "Ready").is_none_or(|ready| ready["status"] == "True")
@@ -49,7 +49,7 @@ fn condition(value: &Value) -> Condition {
     }
 }
 
-/// A text somewhere in an object.
+/// Returns the text at a path of an object, or an empty one.
 pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }

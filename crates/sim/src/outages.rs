@@ -1,10 +1,10 @@
-//! Outages that last for minutes: something that all nodes or all controllers need is gone, and comes back.
+//! Outages that last for minutes: something that all nodes or all controllers need is down, and recovers.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::rng::Rng;
 
-/// What is gone.
+/// What is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutageKind {
     /// Cluster DNS: the checks fail on every node.
@@ -13,7 +13,7 @@ pub(crate) enum OutageKind {
     ApiServer,
     /// The image registry: a worker cannot start where its image has never been pulled.
     Registry,
-    /// The way from the controllers to the API server. Everybody else still reaches it.
+    /// The network between the controllers and the API server. Everybody else still reaches it.
     Partition,
 }
 
@@ -21,7 +21,7 @@ const KINDS: [OutageKind; 4] =
     [OutageKind::Dns, OutageKind::ApiServer, OutageKind::Registry, OutageKind::Partition];
 
 impl OutageKind {
-    /// Its name, for people.
+    /// A name for the story.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dns => "outage of DNS",
@@ -47,20 +47,18 @@ impl OutageKind {
 /// One outage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outage {
-    /// What is gone.
+    /// What is down.
     pub(crate) kind: OutageKind,
-    /// From when on.
     pub(crate) begins: Timestamp,
-    /// Until when.
     pub(crate) ends: Timestamp,
 }
 
-/// All outages of a run, which are known from its start.
+/// All outages of a run. They are drawn before it starts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outages(Vec<Outage>);
 
 impl Outages {
-    /// So many outages, all of which end before the storm does.
+    /// Draws this number of outages. All of them end before the storm does.
     pub(crate) fn draw(rng: &mut Rng, number: u64, start: Timestamp, stormy: SignedDuration) -> Self {
         let stormy = u64::try_from(stormy.as_secs()).unwrap_or(0);
         let outage = |_| {
@@ -72,7 +70,6 @@ impl Outages {
         Self((0..number).map(outage).collect())
     }
 
-    /// All of them.
     pub(crate) fn all(&self) -> &[Outage] {
         &self.0
     }
@@ -82,35 +79,46 @@ impl Outages {
     }
 
     fn until(&self, now: Timestamp, of_interest: fn(OutageKind) -> bool) -> Option<Timestamp> {
-        let on = self.0.iter().filter(|outage| outage.begins <= now && now < outage.ends);
-        on.filter(|outage| of_interest(outage.kind)).map(|outage| outage.ends).max()
+        let on = self.on(now).filter(|outage| of_interest(outage.kind));
+        on.map(|outage| outage.ends).max()
     }
 
-    /// The checks fail on every node.
+    fn on(&self, now: Timestamp) -> impl Iterator<Item = &Outage> {
+        self.0.iter().filter(move |outage| outage.begins <= now && now < outage.ends)
+    }
+
+    /// Returns the outage by which the checks fail on every node, that of DNS before any other.
     #[must_use]
-    pub(crate) fn fail_checks(&self, now: Timestamp) -> bool {
-        self.is_on(now, OutageKind::fails_checks)
+    pub(crate) fn fail_checks(&self, now: Timestamp) -> Option<OutageKind> {
+        let kinds = self.on(now).map(|outage| outage.kind).filter(|kind| kind.fails_checks());
+        kinds.max_by_key(|kind| *kind == OutageKind::Dns)
     }
 
-    /// No image can be pulled.
+    /// Returns whether no image can be pulled.
     #[must_use]
     pub(crate) fn stop_pulls(&self, now: Timestamp) -> bool {
         self.is_on(now, |kind| kind == OutageKind::Registry)
     }
 
-    /// Until when nobody reaches the API server.
+    /// Returns whether anything is down.
+    #[must_use]
+    pub(crate) fn is_any(&self, now: Timestamp) -> bool {
+        self.on(now).next().is_some()
+    }
+
+    /// Returns the time until which nobody reaches the API server.
     #[must_use]
     pub(crate) fn stop_everybody_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.until(now, OutageKind::stops_everybody)
     }
 
-    /// Until when no controller reaches the API server.
+    /// Returns the time until which no controller reaches the API server.
     #[must_use]
     pub(crate) fn stop_controllers_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.until(now, OutageKind::stops_controllers)
     }
 
-    /// No image could be pulled at some time in between.
+    /// Returns whether pulls failed at any time in between.
     #[must_use]
     pub(crate) fn stopped_pulls(&self, from: Timestamp, to: Timestamp) -> bool {
         self.0
@@ -118,7 +126,7 @@ impl Outages {
             .any(|outage| outage.kind == OutageKind::Registry && outage.begins <= to && from <= outage.ends)
     }
 
-    /// From when on a controller that knows nothing older than this may have been cut off.
+    /// Returns the time since which a controller may have been cut off at `at`, or `at` itself if it was not.
     #[must_use]
     pub(crate) fn cut_off_since(&self, at: Timestamp) -> Timestamp {
         let cut = self.0.iter().filter(|outage| outage.kind.stops_controllers());

@@ -1,4 +1,4 @@
-//! A policy that refuses one kind of write: for a while, or for good.
+//! An admission policy that refuses one kind of write: for a while, or for good.
 
 use jiff::{SignedDuration, Timestamp};
 use knr_core::action::Action;
@@ -6,14 +6,16 @@ use knr_core::names;
 
 use crate::rng::Rng;
 
-/// What is refused.
+/// The kind of write that is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// To create workers.
+    /// Creating workers.
     Worker,
-    /// To open the verification gate.
+    /// Opening the verification gate.
     Verification,
-    /// To set the condition.
+    /// Opening startup gates.
+    Startup,
+    /// Setting the condition.
     Condition,
 }
 
@@ -30,26 +32,27 @@ struct Refusal {
 pub(crate) struct Refusals(Option<Refusal>);
 
 impl Refusals {
-    /// A policy that comes during the storm. Some stay for good.
+    /// Draws a policy that is installed during the storm. Some policies stay for good.
     pub(crate) fn draw(rng: &mut Rng, start: Timestamp) -> Self {
-        let what = [Refused::Worker, Refused::Verification, Refused::Condition];
+        let what = [Refused::Worker, Refused::Verification, Refused::Startup, Refused::Condition];
         let what = *rng.pick(&what).unwrap_or(&Refused::Worker);
         let begins = start + seconds(rng.below(300));
         let ends = if rng.permille(500) { Timestamp::MAX } else { begins + seconds(rng.between(30, 150)) };
         Self(Some(Refusal { what, begins, ends }))
     }
 
-    /// Whether a write is refused now.
+    /// Returns whether a write is refused now.
     pub(crate) fn refuse(&self, action: &Action, now: Timestamp) -> bool {
         self.now(now).is_some_and(|what| match (what, action) {
             (Refused::Worker, Action::StartWorker { .. })
             | (Refused::Condition, Action::SetCondition { .. }) => true,
             (Refused::Verification, Action::OpenGate { gate, .. }) => gate == names::VERIFICATION_GATE,
+            (Refused::Startup, Action::OpenGate { gate, .. }) => gate != names::VERIFICATION_GATE,
             _ => false,
         })
     }
 
-    /// What is refused now.
+    /// Returns the kind of write that is refused now.
     #[must_use]
     pub(crate) fn now(&self, now: Timestamp) -> Option<Refused> {
         self.0.filter(|refusal| refusal.begins <= now && now < refusal.ends).map(|refusal| refusal.what)

@@ -1,4 +1,4 @@
-//! One controller process: the rules, fed by watches, and the writes it has under way.
+//! One controller process: the rules, fed by watches, and the writes it has in flight.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,38 +6,42 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use knr_core::config::Config;
 use knr_core::engine::Engine;
-use knr_core::feed::{Feed, Kind};
+use knr_core::feed::Feed;
 use knr_core::ids::Version;
-use knr_core::policy::Policies;
+use knr_core::queue::{Queue, Slots, Waiting};
 
-use crate::writers::Writers;
+use crate::api::Memory;
+use crate::writers::Request;
 
 /// One controller process.
 #[derive(Debug)]
 pub(crate) struct Replica {
     /// The rules, while the process runs.
     pub(crate) engine: Option<Engine>,
-    /// The configuration that the process has taken up.
+    /// The configuration that the process has loaded.
     pub(crate) config: Arc<Config>,
-    /// What it watches, except pools: these are told to it in another way.
+    /// The configurations that it has loaded in this life, by when.
+    loaded: BTreeMap<Timestamp, Arc<Config>>,
+    /// What it watches.
     feeds: Arc<[Feed]>,
     /// Whether it leads.
     pub(crate) leading: bool,
-    /// How often it was started. What belongs to an earlier life is void.
+    /// The number of its life, which grows with every start and crash. Events of an earlier life are void.
     pub(crate) life: u32,
     /// How far its clock is off.
     pub(crate) clock: SignedDuration,
     /// Its watches.
     pub(crate) streams: BTreeMap<Feed, Stream>,
     /// Its writes.
-    pub(crate) writers: Writers,
-    /// When the right to write ends, unless the lease is renewed before.
+    pub(crate) queue: Queue,
+    slots: Slots,
+    /// When the right to write ends, if the lease cannot be renewed at the moment.
     pub(crate) writes_until: Option<Timestamp>,
-    /// Until when the process stands still.
+    /// The time until which the process is frozen.
     pub(crate) frozen_until: Option<Timestamp>,
     /// When it last listed everything.
     pub(crate) listed: Timestamp,
-    /// It has learned something since it last decided.
+    /// Whether it has learned something since it last decided.
     pub(crate) due: bool,
     /// The earliest time at which it will decide by itself.
     pub(crate) wake: Option<Timestamp>,
@@ -46,35 +50,38 @@ pub(crate) struct Replica {
 /// One watch.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// How often it was connected.
+    /// The number of its current connection. Whatever belongs to an earlier one is void.
     pub(crate) connection: u32,
-    /// It is connected.
     pub(crate) connected: bool,
-    /// Everything is to be listed once it is connected again.
+    /// Whether to list everything once it is connected again.
     pub(crate) relist: bool,
-    /// A list of this version is on its way.
+    /// The version of the list that is in flight.
     pub(crate) listing: Option<Version>,
-    /// The latest change that is on its way.
+    /// The version of the latest change that was sent.
     pub(crate) sent: Version,
-    /// The latest change that has arrived.
+    /// The version of the latest change that has arrived.
     pub(crate) delivered: Version,
-    /// Nothing overtakes within one watch.
+    /// When the last change arrives. Later changes do not overtake it.
     pub(crate) last_arrival: Timestamp,
+    pub(crate) memory: Memory,
 }
 
 impl Replica {
-    /// A process that is not running. `main` places are for writes that matter, `spare` ones for the rest.
+    /// Returns a process that is not running. `main` places are for writes that matter, `spare` ones for the rest.
     #[must_use]
     pub(crate) fn new(config: Arc<Config>, (main, spare): (usize, usize)) -> Self {
+        let slots = Slots { main, spare };
         Self {
             engine: None,
-            feeds: watched(&config),
+            feeds: Arc::default(),
             config,
+            loaded: BTreeMap::new(),
             leading: false,
             life: 0,
             clock: SignedDuration::ZERO,
             streams: BTreeMap::new(),
-            writers: Writers::new(main, spare),
+            queue: Queue::new(slots),
+            slots,
             writes_until: None,
             frozen_until: None,
             listed: Timestamp::UNIX_EPOCH,
@@ -83,21 +90,45 @@ impl Replica {
         }
     }
 
-    /// The watch of a feed.
+    /// Returns the watch of a feed.
     pub(crate) fn stream(&mut self, feed: &Feed) -> &mut Stream {
         self.streams.entry(feed.clone()).or_default()
     }
 
-    /// What the process watches.
+    /// Returns the feeds that the process watches.
     #[must_use]
     pub(crate) fn feeds(&self) -> Arc<[Feed]> {
         Arc::clone(&self.feeds)
     }
 
-    /// Takes up a configuration. Ends watches that are no longer wanted, and says which ones are new.
-    pub(crate) fn configure(&mut self, config: Arc<Config>) -> Vec<Feed> {
-        let before = std::mem::replace(&mut self.feeds, watched(&config));
+    /// Starts the process.
+    pub(crate) fn start(&mut self, config: Arc<Config>, now: Timestamp) {
+        self.engine = Some(Engine::new(&config));
+        self.loaded.clear();
+        self.keep(config, now);
+        self.life += 1;
+        self.wake = None;
+        self.due = false;
+        self.listed = now;
+        self.queue = Queue::new(self.slots);
+        (self.writes_until, self.frozen_until) = (None, None);
+        self.streams.clear();
+    }
+
+    fn keep(&mut self, config: Arc<Config>, now: Timestamp) {
+        let feeds = self.engine.iter().flat_map(Engine::feeds);
+        self.feeds = feeds.cloned().collect();
+        self.loaded.insert(now, Arc::clone(&config));
         self.config = config;
+    }
+
+    /// Applies a configuration. Ends watches that are no longer wanted, and returns the feeds that are new.
+    pub(crate) fn configure(&mut self, config: Arc<Config>, now: Timestamp) -> Vec<Feed> {
+        if let Some(engine) = &mut self.engine {
+            engine.configure(&config);
+        }
+        let before = self.feeds();
+        self.keep(config, now);
         for feed in before.iter().filter(|feed| !self.feeds.contains(feed)) {
             let stream = self.streams.entry(feed.clone()).or_default();
             *stream = Stream { connection: stream.connection + 1, relist: true, ..Stream::default() };
@@ -105,13 +136,19 @@ impl Replica {
         self.feeds.iter().filter(|feed| !before.contains(feed)).cloned().collect()
     }
 
-    /// What this process takes for the time.
+    /// Returns the request for a waiting write.
+    pub(crate) fn request(&self, replica: usize, waiting: &Waiting) -> Request {
+        let Waiting { order, since, decided, failing } = waiting;
+        let (order, since, decided, failing) = (order.clone(), *since, *decided, *failing);
+        // Everything that arrives at the same time is taken in before anything is decided.
+        let loaded = self.loaded.range(..=decided).next_back();
+        let config = Arc::clone(loaded.map_or(&self.config, |(_, config)| config));
+        Request { replica, life: self.life, order, decided, since, failing, config }
+    }
+
+    /// Returns the time by the clock of this process.
     #[must_use]
     pub(crate) fn time(&self, now: Timestamp) -> Timestamp {
         now + self.clock
     }
-}
-
-fn watched(config: &Config) -> Arc<[Feed]> {
-    Feed::all(&Policies::from(config)).into_iter().filter(|feed| feed.kind() != Kind::Pools).collect()
 }

@@ -1,5 +1,5 @@
-//! Chance from a seed. The same seed gives the same run on any machine and with any version of any crate, which is
-//! why this is not one of the crates for it.
+//! Random numbers from a seed. The same seed gives the same run on any machine and with any version of any crate, which
+//! is why this does not use the `rand` crate.
 
 /// A splitmix64 generator.
 #[derive(Debug, Clone)]
@@ -30,12 +30,12 @@ impl Rng {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times in a thousand.
+    /// True with a probability of `times` in a thousand.
     pub(crate) fn permille(&mut self, times: u64) -> bool {
         self.below(1000) < times
     }
 
-    /// One of several.
+    /// A random element.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         of.get(usize::try_from(self.below(of.len() as u64)).unwrap_or(0))
     }

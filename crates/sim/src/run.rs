@@ -1,4 +1,4 @@
-//! One run: a queue of what happens next, on a clock of its own.
+//! One run: a queue of events on a simulated clock.
 
 mod lease;
 mod process;
@@ -6,7 +6,7 @@ mod requests;
 mod watch;
 
 pub(crate) use process::Decided;
-pub(crate) use requests::{CALL_LIMIT, Told, failure};
+pub(crate) use requests::{Told, failure};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,12 @@ use knr_core::config::Config;
 use knr_core::engine::{Outcome, Question};
 use knr_core::feed::Feed;
 use knr_core::ids::Version;
-use knr_core::view::PoolView;
 use knr_core::world::Fact;
 
 use crate::actors::{self, ActorEvent, Actors};
-use crate::api::Api;
+use crate::api::{Api, News};
 use crate::faults::Faults;
-use crate::invariants::Monitor;
+use crate::invariants::{self, Monitor};
 use crate::keeper::{Keeper, KeeperEvent};
 use crate::outages::{OutageKind, Outages};
 use crate::refusals::Refusals;
@@ -33,42 +32,40 @@ use crate::stats::Stats;
 use crate::story::{Story, Telling};
 use crate::writers::Request;
 
-/// What happens next.
+/// An event in the queue.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A watch brings something to a replica: which, in which life and connection.
-    Deliver { replica: usize, life: u32, connection: u32, feed: Feed, version: Version, facts: Vec<Fact> },
-    /// A watch tells how far it has come.
+    /// A watch delivers news to a replica, in this life and connection.
+    Deliver { replica: usize, life: u32, connection: u32, feed: Feed, version: Version, news: News },
+    /// A watch delivers a bookmark.
     Bookmark { replica: usize, life: u32, connection: u32, feed: Feed, version: Version },
-    /// A watch has heard nothing for too long.
+    /// A watch has received nothing for too long.
     Silence { replica: usize, life: u32, connection: u32, feed: Feed },
     /// A watch is connected again.
     Reconnect { replica: usize, life: u32, feed: Feed },
     /// A request reaches the API server.
     Arrive(Box<Request>),
-    /// Its answer reaches the replica.
+    /// The answer to a request reaches the replica.
     Answer(Box<Request>, Outcome),
-    /// What was read reaches the replica.
+    /// The result of a read reaches the replica.
     Learn { replica: usize, life: u32, facts: Vec<Fact> },
     /// A question reaches the API server.
     Ask { replica: usize, life: u32, question: Question },
-    /// Karpenter's pools are read.
-    Pools { replica: usize, life: u32 },
     /// The ledger of deletions is read.
     Ledger { replica: usize, life: u32 },
     /// It is time to decide.
     Wake { replica: usize, life: u32 },
-    /// A process looks at the file with its configuration.
+    /// A process reads its configuration file.
     Reconfigure { replica: usize, life: u32 },
     /// A process is started.
     Start { replica: usize },
-    /// A process comes to lead.
+    /// A process becomes the leader.
     Lead { replica: usize },
-    /// A process leads no longer.
+    /// A process stops leading.
     StandBy { replica: usize },
     /// A process could not renew its lease in time.
     LeaseExpires { replica: usize, life: u32 },
-    /// The lease has run out: somebody takes it, if nobody has.
+    /// The lease has expired. A process takes it, unless another one has it.
     Elect,
     /// An outage begins.
     OutageBegins(OutageKind),
@@ -78,88 +75,89 @@ pub(crate) enum Event {
     Restore,
     /// Something happens to the pod of the `DaemonSet` on a node.
     Keeper(String, KeeperEvent),
-    /// Somebody else does something.
+    /// Another actor does something.
     Actor(ActorEvent),
 }
 
 /// One run.
 #[derive(Debug)]
 pub(crate) struct Sim {
-    /// The time.
+    /// The simulated time.
     pub(crate) now: Timestamp,
-    /// When it began.
+    /// When the run began.
     pub(crate) start: Timestamp,
     queue: BTreeMap<(Timestamp, u64), Event>,
     sequence: u64,
-    /// Chance.
+    /// The source of randomness.
     pub(crate) rng: Rng,
     /// The API server.
     pub(crate) api: Api,
     replicas: Vec<Replica>,
-    /// From where nodes are looked after.
+    /// Where the nodes are managed from.
     pub(crate) mode: Mode,
     /// The pods of the `DaemonSet`, by the name of their node.
     pub(crate) keepers: BTreeMap<String, Keeper>,
-    /// How many of these pods were started.
+    /// The number of pods that were started so far.
     pub(crate) lives: u32,
-    /// Everybody else.
+    /// The other actors.
     pub(crate) actors: Actors,
-    /// The configuration in the file. Processes take it up a little later.
+    /// The configuration in the file. Processes load it a little later.
     pub(crate) config: Arc<Config>,
-    /// Karpenter's pools.
-    pub(crate) pools: Vec<PoolView>,
     pools_known_after: u64,
-    /// What goes wrong.
+    /// The faults of writes and watches.
     pub(crate) faults: Faults,
-    /// Outages.
+    /// The outages.
     pub(crate) outages: Outages,
-    /// What the API server refuses.
+    /// The writes that the API server refuses.
     pub(crate) refusals: Refusals,
     /// The version up to which watches were fed.
     fed: Version,
     has_new_streams: bool,
-    /// Who watches that no rule is broken.
+    /// Checks that no rule is broken.
     pub(crate) monitor: Monitor,
-    /// What happened.
+    /// What happened, for failure reports.
     pub(crate) story: Story,
-    /// What it came to.
+    /// The statistics.
     pub(crate) stats: Stats,
 }
 
 impl Sim {
-    /// When every run begins.
+    /// Returns the time at which every run begins.
     #[must_use]
     pub(crate) fn start() -> Timestamp {
         Timestamp::from_second(1_790_000_000).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    /// A run that has not begun.
+    /// Returns a run that has not begun.
     #[must_use]
     pub(crate) fn new(scenario: &Scenario, telling: Telling) -> Self {
         let start = Self::start();
         let config = Arc::new(scenario.config.clone());
         let replica = |_| Replica::new(Arc::clone(&config), scenario.places);
+        let mut api = Api::default();
+        for pool in &scenario.pools {
+            api.put_pool(pool.clone());
+        }
         let mut sim = Self {
             now: start,
             start,
             queue: BTreeMap::new(),
             sequence: 0,
             rng: Rng::new(scenario.seed),
-            api: Api::default(),
+            api,
             replicas: (0..scenario.replicas).map(replica).collect(),
             mode: scenario.mode.clone(),
             keepers: BTreeMap::new(),
             lives: 0,
             actors: Actors::default(),
             config,
-            pools: scenario.pools.clone(),
             pools_known_after: scenario.pools_known_after,
             faults: scenario.faults.clone(),
             outages: scenario.outages.clone(),
             refusals: scenario.refusals.clone(),
             fed: Version(0),
             has_new_streams: false,
-            monitor: Monitor::new(&scenario.pools, start),
+            monitor: Monitor::new(&scenario.config, &scenario.pools, start),
             story: Story::new(telling),
             stats: Stats::default(),
         };
@@ -184,12 +182,12 @@ impl Sim {
         sim
     }
 
-    /// Lets something happen so many milliseconds from now.
+    /// Schedules an event `after` milliseconds from now.
     pub(crate) fn at(&mut self, after: u64, event: Event) {
         self.push(self.now + millis(after), event);
     }
 
-    /// Lets something happen at some time.
+    /// Schedules an event at a time.
     pub(crate) fn push(&mut self, at: Timestamp, event: Event) {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), event);
@@ -201,7 +199,7 @@ impl Sim {
         loop {
             let next = self.queue.first_key_value().map(|((at, _), _)| *at);
             if next.is_none_or(|at| at > self.now) {
-                // All that comes at the same time is taken in before anything is decided, as in the product.
+                // As in the product, everything that arrives at the same time is taken in before anything is decided.
                 self.take_turns();
             }
             let Some(((at, _), event)) = self.queue.pop_first() else { break };
@@ -218,6 +216,7 @@ impl Sim {
             self.handle(event);
             actors::notice(self);
             self.feed_watches();
+            invariants::look(self);
             if let Some(broken) = self.monitor.broken() {
                 return Err(self.tell(&broken.node, &broken.rule));
             }
@@ -226,7 +225,7 @@ impl Sim {
         Ok(())
     }
 
-    /// What went wrong and how it came to that.
+    /// Reports which rule was broken, and what led to it.
     #[must_use]
     pub(crate) fn tell(&self, node: &str, rule: &str) -> String {
         let after = self.now.duration_since(self.start).as_secs_f64();
@@ -236,7 +235,7 @@ impl Sim {
         )
     }
 
-    /// From now on nothing goes wrong any more.
+    /// Ends all faults and disturbances.
     pub(crate) fn calm_down(&mut self) {
         self.faults = Faults::None;
         self.note("", "from here on nothing goes wrong any more");
@@ -254,8 +253,9 @@ impl Sim {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Deliver { replica, life, connection, feed, version, facts } => {
+            Event::Deliver { replica, life, connection, feed, version, news } => {
                 if self.arrives(replica, life, connection, &feed, version) {
+                    let facts = self.replicas[replica].stream(&feed).memory.facts(news, &feed);
                     self.learn(replica, life, facts);
                 }
             }
@@ -270,7 +270,6 @@ impl Sim {
             Event::Answer(request, outcome) => self.answer(&request, outcome),
             Event::Learn { replica, life, facts } => self.learn(replica, life, facts),
             Event::Ask { replica, life, question } => self.ask(replica, life, &question),
-            Event::Pools { replica, life } => self.read_pools(replica, life),
             Event::Ledger { replica, life } => self.read_ledger(replica, life),
             Event::Wake { replica, life } => {
                 if self.replicas[replica].life == life {
@@ -316,13 +315,13 @@ impl Sim {
     }
 }
 
-/// In every tenth storm the store is restored from a backup. A pod of the `DaemonSet` knows nothing but its node, and learns
-/// of that only when it is started again.
+/// In every tenth storm the store is restored from a backup. There is none in `DaemonSet` mode: a pod knows nothing but
+/// its node, and learns of a restore only when it is started again.
 fn is_restored(scenario: &Scenario) -> bool {
     matches!(scenario.faults, Faults::Weather(_)) && scenario.replicas > 0 && scenario.seed % 10 == 7
 }
 
-/// So many milliseconds.
+/// Returns a duration of this many milliseconds.
 pub(crate) fn millis(number: u64) -> SignedDuration {
     SignedDuration::from_millis(i64::try_from(number).unwrap_or(i64::MAX))
 }

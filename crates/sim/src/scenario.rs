@@ -1,4 +1,4 @@
-//! What a run is made of, drawn from its seed.
+//! The scenario of a run, drawn from its seed.
 
 mod config;
 
@@ -19,68 +19,68 @@ use crate::run::Sim;
 use config::base;
 pub(crate) use config::{INIT_PODS, InitPod, edit, gate_keys, is_valid};
 
-/// What a run is made of.
+/// Everything that determines a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// From which everything else follows.
+    /// The seed of all random numbers.
     pub(crate) seed: u64,
-    /// From where nodes are looked after.
+    /// Where the nodes are managed from.
     pub(crate) mode: Mode,
-    /// How many controller processes there are.
+    /// The number of controller processes.
     pub(crate) replicas: usize,
-    /// How many writes that matter each of them has under way at most, and how many others.
+    /// The maximum number of important writes that each process has in flight, and of all others.
     pub(crate) places: (usize, usize),
-    /// How many nodes join.
+    /// The number of nodes that join.
     pub(crate) nodes: usize,
-    /// How many things others do.
+    /// The number of disturbances by other actors.
     pub(crate) disturbances: usize,
-    /// How long anything may go wrong.
+    /// The length of the storm, in which there are faults.
     pub(crate) stormy: SignedDuration,
     /// The configuration at the start.
     pub(crate) config: Config,
     /// Karpenter's pools.
     pub(crate) pools: Vec<PoolView>,
-    /// How many milliseconds after its start a controller knows them.
+    /// The time in milliseconds after which a controller that starts knows the pools.
     pub(crate) pools_known_after: u64,
-    /// What goes wrong.
+    /// The faults of writes and watches.
     pub(crate) faults: Faults,
-    /// What is gone for minutes.
+    /// The outages.
     pub(crate) outages: Outages,
-    /// What the API server refuses.
+    /// The writes that the API server refuses.
     pub(crate) refusals: Refusals,
-    /// Whether the machines are fit, unless that is left to chance.
+    /// Whether the checks pass on the machines. Drawn at random for each of them if `None`.
     pub(crate) fit: Option<Fit>,
-    /// If it is, so many in a thousand are not fit from the start.
+    /// If drawn, the number of machines in a thousand on which the checks fail from the start.
     pub(crate) unfit: u64,
-    /// Init pods run on every node, whether a gate waits for them or not.
+    /// Whether init pods run on every node, regardless of whether a gate waits for them.
     pub(crate) has_init_pods: bool,
-    /// What others do, and when, in milliseconds after the start.
+    /// Events of other actors, each with its time in milliseconds after the start.
     pub(crate) script: Vec<(u64, ActorEvent)>,
 }
 
-/// From where nodes are looked after.
+/// Where the nodes are managed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// By controllers, of which one leads.
+    /// From controllers, of which one leads.
     Controllers,
-    /// By a pod on each node. Verified nodes may be monitored by it.
+    /// From a pod on each node, which may monitor verified nodes.
     OnNodes(Option<Monitoring>),
 }
 
-/// How large a cluster is.
+/// The size of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
-    /// So small that many of them can be tried.
+    /// Small enough to run many of them.
     Small,
-    /// So large that many nodes can fail at once, and that more than ten can run the checks for comparison.
+    /// Large enough for many nodes to fail at once, and for more than ten candidates for a reference run.
     Large,
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     #[must_use]
     pub(crate) fn of_seed(seed: u64) -> Self {
-        // Another stream of chance than that of the run itself.
+        // A different random stream than that of the run itself.
         let mut rng = Rng::new(seed ^ 0x5ca1_ab1e);
         let size = if Shape::of(seed) == Shape::Large { Size::Large } else { Size::Small };
         let (fewest, most) = match size {
@@ -131,7 +131,7 @@ impl Scenario {
         }
     }
 
-    /// What sets this scenario apart, so that it can be seen how often that was tried.
+    /// Returns the notable features of this scenario, to count how often each of them was tried.
     pub(crate) fn features(&self) -> impl Iterator<Item = &'static str> {
         let (nodes, gates) = (&self.config.node_management, &self.config.gates);
         let evicts = nodes.taints.iter().any(|taint| taint.effect == Effect::NoExecute);
@@ -152,7 +152,7 @@ impl Scenario {
         features.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name)
     }
 
-    /// One node, one process, nothing that goes wrong.
+    /// Returns a scenario with one node, one process and no faults.
     #[must_use]
     pub(crate) fn plain() -> Self {
         Self {
@@ -188,7 +188,7 @@ fn weather(rng: &mut Rng) -> Weather {
     }
 }
 
-/// One of several values, each as likely as the others.
+/// Returns one of several values, all equally likely.
 fn choose<T: Copy, const N: usize>(rng: &mut Rng, of: [T; N]) -> T {
     of[usize::try_from(rng.below(N as u64)).unwrap_or(0)]
 }

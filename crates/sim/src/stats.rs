@@ -1,21 +1,21 @@
-//! What runs come to, in numbers.
+//! Statistics of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a run came to.
+/// The statistics of one or more runs.
 #[derive(Debug, Default, Clone)]
 pub struct Stats {
     /// Events that happened.
     pub steps: u64,
-    /// Writes of ours that reached the API server.
+    /// Writes by the controllers or the pods of the `DaemonSet`.
     pub writes: usize,
-    /// Events that watches brought.
+    /// Events that watches have sent.
     pub events: usize,
-    /// Deletions of ours.
+    /// Deletions of workers and nodes by the controllers or the pods of the `DaemonSet`.
     pub deletions: usize,
-    /// Different states in which nodes were seen.
+    /// Distinct node states that occurred.
     pub states: BTreeSet<u64>,
-    /// What happened, and how often: a simulation in which something never happens shows nothing about it.
+    /// What happened, and how often. A simulation in which something never happens proves nothing about it.
     pub seen: BTreeMap<&'static str, usize>,
 }
 
@@ -25,14 +25,14 @@ impl Stats {
         self.count_many(what, 1);
     }
 
-    /// Counts something that happened so many times.
+    /// Counts something that happened `times` times.
     pub(crate) fn count_many(&mut self, what: &'static str, times: usize) {
         if times > 0 {
             *self.seen.entry(what).or_default() += times;
         }
     }
 
-    /// Adds what another run came to.
+    /// Adds the statistics of another run.
     pub fn add(&mut self, other: Self) {
         self.steps += other.steps;
         self.writes += other.writes;

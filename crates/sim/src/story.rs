@@ -1,25 +1,25 @@
-//! What happened, for people who have to find out why.
+//! The story of a run, for developers who investigate a failure.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
 
 use jiff::Timestamp;
 
-/// So many of the last lines are kept.
+/// The number of lines that are kept.
 const KEPT: usize = 20_000;
-/// So many of those that concern a node are told.
+/// The number of lines about a node that are reported.
 const TOLD: usize = 60;
 
-/// Whether a story is kept. It follows from the seed, so only runs in which a rule breaks are told, the second time.
+/// Whether a story is kept. Runs are deterministic, so only one that breaks a rule is repeated with a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Telling {
-    /// Nothing is kept, which takes less time.
+    /// Nothing is kept, which is faster.
     Silent,
-    /// All of it.
+    /// Everything is kept.
     Aloud,
 }
 
-/// What happened, line by line.
+/// The events of a run, line by line.
 #[derive(Debug)]
 pub(crate) struct Story {
     telling: Telling,
@@ -27,13 +27,13 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    /// A story that has not begun.
+    /// Returns an empty story.
     #[must_use]
     pub(crate) fn new(telling: Telling) -> Self {
         Self { telling, lines: VecDeque::new() }
     }
 
-    /// Notes that something happened, and to which node if to one.
+    /// Adds an event. `node` is empty if it concerns the whole cluster.
     pub(crate) fn note(&mut self, at: Timestamp, node: &str, line: impl fmt::Display) {
         if self.telling == Telling::Silent {
             return;
@@ -44,7 +44,7 @@ impl Story {
         self.lines.push_back((at, node.to_owned(), line.to_string()));
     }
 
-    /// The last lines about a node, and what concerns everybody.
+    /// Returns the last lines about a node or the whole cluster.
     #[must_use]
     pub(crate) fn about(&self, node: &str, start: Timestamp) -> String {
         let concerns =

@@ -1,4 +1,4 @@
-//! What must hold whatever goes wrong.
+//! The rules hold whatever goes wrong.
 
 #![allow(clippy::panic, reason = "a test ends by panicking")]
 

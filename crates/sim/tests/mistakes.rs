@@ -1,4 +1,4 @@
-//! The list of mistakes keeps up with the rules. `make mistakes` sees that each of them is noticed.
+//! The list of mistakes keeps up with the rules. `make mistakes` checks that the simulation detects each of them.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends by panicking")]
 
@@ -16,6 +16,8 @@ fn every_mistake_can_still_be_made() {
         let found = text.matches(mistake.right).count();
         assert_eq!(found, 1, "{}: its text is in {} {found} times", mistake.name, mistake.file);
         assert_ne!(mistake.right, mistake.wrong, "{}", mistake.name);
+        let is_finding = mistake.name.starts_with('B') && mistake.name.contains(':');
+        assert!(!is_finding || !mistake.noticed_by.is_empty(), "{}: name the rule", mistake.name);
     }
     assert!(list::MISTAKES.len() >= 12);
 }

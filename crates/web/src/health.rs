@@ -1,4 +1,4 @@
-//! Whether we live and whether we are ready, told by those who do the work and not by the one who answers.
+//! Liveness and readiness, reported by the tasks that do the work and not by the one that answers the probes.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is known about our own health. Clones share it.
+/// The health of this process. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Shared>);
 
@@ -15,13 +15,13 @@ pub struct Health(Arc<Shared>);
 struct Shared {
     began: Instant,
     vitals: Mutex<Vec<Arc<Pulse>>>,
-    /// Why we are not ready, if we are not.
+    /// Why this process is not ready; `None` if it is.
     not_ready: Mutex<Option<String>>,
 }
 
-/// Something that has to show signs of life, or else the process is taken for dead. Clones are the same thing.
+/// A task that has to show signs of life, or else the process counts as dead. Clones refer to the same task.
 ///
-/// One that is dropped without [`Vital::retire`] is overdue before long: a task that has ended does not beat.
+/// If it is dropped without [`Vital::retire`], it becomes overdue: a task that has ended does not beat.
 #[derive(Debug, Clone)]
 pub struct Vital {
     began: Instant,
@@ -33,7 +33,7 @@ struct Pulse {
     kind: Kind,
     name: &'static str,
     limit: Duration,
-    /// When it beat last, in microseconds since the beginning.
+    /// When it last beat, in microseconds since the health was created.
     last: AtomicU64,
     retired: AtomicBool,
 }
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// How a vital stands at one moment.
+/// The state of a vital at one point in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) kind: Kind,
@@ -54,7 +54,7 @@ pub(crate) struct Reading {
 }
 
 impl Health {
-    /// Alive, and not ready because it is starting.
+    /// Returns the health of a process that is starting: alive, but not ready.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Shared {
@@ -64,24 +64,24 @@ impl Health {
         }))
     }
 
-    /// Expects something to beat at least this often from now on. It takes the place of one with the same name.
+    /// Expects a task to beat at least this often from now on. It replaces one with the same name.
     #[must_use]
     pub fn vital(&self, name: &'static str, limit: Duration) -> Vital {
         self.expect(Kind::Other, name, limit)
     }
 
-    /// Expects a watch to be heard at least this often from now on. Its age is among the metrics, by the resource.
+    /// Expects a watch to beat at least this often from now on. Its age is exported as a metric, labelled by resource.
     #[must_use]
     pub fn watch(&self, resource: &'static str, limit: Duration) -> Vital {
         self.expect(Kind::Watch, resource, limit)
     }
 
-    /// Says that we are not ready, and why.
+    /// Declares this process not ready, for this reason.
     pub fn not_ready(&self, reason: impl Into<String>) {
         *lock(&self.0.not_ready) = Some(reason.into());
     }
 
-    /// Says that we are ready.
+    /// Declares this process ready.
     pub fn ready(&self) {
         *lock(&self.0.not_ready) = None;
     }
@@ -90,7 +90,7 @@ impl Health {
         lock(&self.0.not_ready).clone()
     }
 
-    /// Everything that is expected to beat, by name.
+    /// Returns everything that is expected to beat, sorted by name.
     pub(crate) fn readings(&self) -> Vec<Reading> {
         let now = micros(self.0.began.elapsed());
         let vitals = lock(&self.0.vitals);
@@ -123,12 +123,12 @@ impl Default for Health {
 }
 
 impl Vital {
-    /// A sign of life.
+    /// Shows a sign of life.
     pub fn beat(&self) {
         self.pulse.last.store(micros(self.began.elapsed()), Ordering::Relaxed);
     }
 
-    /// It is not expected to beat any more, for good.
+    /// Ends the expectation that it beats, for good.
     pub fn retire(&self) {
         self.pulse.retired.store(true, Ordering::Relaxed);
     }
@@ -167,7 +167,7 @@ impl fmt::Display for Reading {
     }
 }
 
-/// Whether all of them were heard in time.
+/// Returns whether all of them have beaten in time.
 pub(crate) fn is_alive(readings: &[Reading]) -> bool {
     !readings.iter().any(Reading::is_overdue)
 }
@@ -176,7 +176,7 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is behind these locks is whole at any time, even if somebody panicked while holding one.
+/// The data behind these locks is always consistent, so a panic while one was held does not matter.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Every HTTP endpoint: what we count, whether we live, and the server that tells both.
+//! All HTTP endpoints: metrics, health, and the server for both.
 //!
 //! ```text
 //!   driver --> Metrics --\

@@ -1,4 +1,4 @@
-//! What we count. Every name and label is in `docs/metrics.md`, which is made from here.
+//! The metrics. Every name and label is in `docs/metrics.md`, which is generated from this module.
 
 mod families;
 mod nodes;
@@ -15,52 +15,50 @@ use families::{Families, health_registry};
 use nodes::Nodes;
 pub use own_node::NodeMetrics;
 
-/// Something that tells what it has counted.
+/// A source of metrics.
 pub trait Exposition: Send + Sync {
-    /// All of it as text in the format of `OpenMetrics`, with what the health says at this moment.
+    /// Returns all metrics in the `OpenMetrics` text format, including those of the current health.
     fn text(&self, health: &Health) -> Result<String, fmt::Error>;
 }
 
-/// Everything that is counted. Share it in an `Arc`.
+/// The metrics of the controller. Share them in an `Arc`.
 #[derive(Debug)]
 pub struct Metrics {
     nodes: Nodes,
     families: Families,
 }
 
-/// How many workers there are, by the state of their pod.
+/// The number of workers, by the state of their pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
     /// Not running yet.
     pub pending: usize,
     /// Running the checks.
     pub running: usize,
-    /// Ended well, and not yet removed.
+    /// Succeeded, and not yet removed.
     pub succeeded: usize,
-    /// Ended otherwise, and not yet removed.
+    /// Ended in any other way, and not yet removed.
     pub failed: usize,
 }
 
-/// Whether this replica is the one that acts.
+/// Whether this replica leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leader {
-    /// It is.
     Yes,
-    /// It is not.
     No,
 }
 
-/// What came of a changed configuration file.
+/// The outcome of a changed configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigReload {
-    /// It is in force.
+    /// The new configuration is in effect.
     Ok,
-    /// It is wrong, and the last good one stays in force.
+    /// The new configuration is invalid, and the last valid one stays in effect.
     Rejected,
 }
 
 impl Metrics {
-    /// The words for what can be written. There are series for them before the first write.
+    /// The values of the label `action`. Their series exist before the first write.
     pub const ACTIONS: [&str; 9] = [
         "start_worker",
         "remove_worker",
@@ -73,27 +71,27 @@ impl Metrics {
         "delete_node",
     ];
 
-    /// The words for what can come of a write.
+    /// The values of the label `outcome` of a write.
     pub const OUTCOMES: [&str; 5] = ["done", "conflict", "refused", "unavailable", "unknown"];
 
-    /// Nothing counted yet; with or without series for each node.
+    /// Creates the metrics, with or without series for each node.
     #[must_use]
     pub fn new(per_node: bool) -> Self {
         let nodes = Nodes::new(per_node);
         Self { families: Families::new(nodes.clone()), nodes }
     }
 
-    /// Shows or hides the series of each node. What is shown again goes on where it was.
+    /// Shows or hides the series of each node. Hidden series keep counting.
     pub fn set_per_node(&self, per_node: bool) {
         self.nodes.set_per_node(per_node);
     }
 
-    /// Where a node stands now; none if it is gone, and then every series with its name is gone too.
+    /// Sets the phase of a node. `None` means that it is gone, and removes every series with its name.
     pub fn node(&self, name: &str, phase: Option<Phase>) {
         self.nodes.stands(name, phase);
     }
 
-    /// A node was verified, so long after it was first seen.
+    /// A node was verified, this long after it was first seen.
     pub fn verified(&self, name: &str, since_seen: Duration) {
         self.families.verified("success");
         self.families.time_to_verified.observe(since_seen.as_secs_f64());
@@ -106,12 +104,12 @@ impl Metrics {
         self.nodes.failed(name);
     }
 
-    /// The fault of the installation that keeps the checks from running on a node, if there is one.
+    /// Sets the fault of the installation that keeps the checks from running on a node, if there is one.
     pub fn blocked(&self, name: &str, fault: Option<&'static str>) {
         self.nodes.blocked(name, fault);
     }
 
-    /// Whether the cluster rather than single nodes is suspected.
+    /// Sets whether the cluster rather than single nodes is suspected.
     pub fn cluster_suspected(&self, is_suspected: bool) {
         self.families.cluster_suspected.set(i64::from(is_suspected));
     }
@@ -126,7 +124,7 @@ impl Metrics {
         self.families.verified("inconclusive");
     }
 
-    /// The workers that there are now.
+    /// Sets the current number of workers.
     pub fn workers(&self, counts: WorkerCounts) {
         let WorkerCounts { pending, running, succeeded, failed } = counts;
         for (status, count) in
@@ -136,36 +134,36 @@ impl Metrics {
         }
     }
 
-    /// A write was answered. The words are among [`Metrics::ACTIONS`] and [`Metrics::OUTCOMES`].
+    /// A write was answered. The arguments are from [`Metrics::ACTIONS`] and [`Metrics::OUTCOMES`].
     pub fn write(&self, action: &'static str, outcome: &'static str, took: Duration) {
         self.families.writes.get_or_create(&[("action", action), ("outcome", outcome)]).inc();
         self.families.write_duration.get_or_create(&[("action", action)]).observe(took.as_secs_f64());
     }
 
-    /// The orders that wait for their turn now, and those that were sent and not answered.
+    /// Sets the number of orders that wait to be sent, and of those that were sent and not answered yet.
     pub fn queue(&self, waiting: usize, in_flight: usize) {
         for (state, count) in [("waiting", waiting), ("in-flight", in_flight)] {
             self.families.queue.get_or_create(&[("state", state)]).set(signed(count));
         }
     }
 
-    /// Events were not sent, because more important writes had to be sent first.
+    /// Events were given up.
     pub fn events_dropped(&self, count: usize) {
         self.families.events_dropped.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
-    /// It was decided about so many nodes in one go.
+    /// This many nodes were decided about in one pass.
     pub fn decided(&self, nodes: usize, took: Duration) {
         self.families.decisions.inc_by(u64::try_from(nodes).unwrap_or(u64::MAX));
         self.families.decision_duration.observe(took.as_secs_f64());
     }
 
-    /// Something went wrong in the loop, and will be tried again.
+    /// Something failed in the loop, and will be retried.
     pub fn reconcile_error(&self) {
         self.families.reconcile_errors.inc();
     }
 
-    /// Whether this replica leads now.
+    /// Sets whether this replica leads.
     pub fn leading(&self, leader: Leader) {
         self.families.leader.set(match leader {
             Leader::Yes => 1,
@@ -182,7 +180,7 @@ impl Metrics {
         self.families.config_reloads.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// The watch of a resource broke off and was begun anew.
+    /// The watch of a resource broke and was restarted.
     pub fn watch_restarted(&self, resource: &'static str) {
         self.families.watch_restarts.get_or_create(&[("resource", resource)]).inc();
     }
@@ -192,7 +190,7 @@ impl Exposition for Metrics {
     fn text(&self, health: &Health) -> Result<String, fmt::Error> {
         let readings = health.readings();
         for watch in readings.iter().filter(|reading| reading.kind == Kind::Watch) {
-            // A watch that never broke is to be seen as such.
+            // A watch that never broke has a series with zero restarts.
             drop(self.families.watch_restarts.get_or_create(&[("resource", watch.name)]));
         }
         let mut text = String::new();

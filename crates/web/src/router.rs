@@ -1,4 +1,4 @@
-//! Which path is answered by what.
+//! The routes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::metrics::Exposition;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers about health, and about metrics if there are any. Metrics and health may be served on one port or on two.
+/// Routes health, and metrics if there are any. They may be served on one port or on two.
 pub fn router(metrics: Option<Arc<dyn Exposition>>, health: Health) -> Router {
     let mut index = String::from("kube-node-ready\n\n/healthz\n/livez\n/readyz\n");
     let mut router = Router::new()
@@ -48,7 +48,7 @@ async fn ready(State(health): State<Health>) -> Response {
     }
 }
 
-/// The text of a large cluster takes a while, which must not hold up the tasks of the runtime.
+/// The text of a large cluster takes a while, which must not block the tasks of the runtime.
 async fn scrape(State((metrics, health)): State<(Arc<dyn Exposition>, Health)>) -> Response {
     match tokio::task::spawn_blocking(move || metrics.text(&health)).await {
         Ok(Ok(text)) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),

@@ -1,4 +1,4 @@
-//! The server: one request a connection, and nobody holds a connection for ever.
+//! The server: one request for each connection, and no client can hold a connection indefinitely.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// A request has to be here after this long.
+/// The time in which the head of a request must arrive.
 const HEADER_LIMIT: Duration = Duration::from_secs(5);
-/// A connection ends after this long, whether its answer was read or not. A scrape has 10 s by default.
+/// A connection ends after this time, whether its answer was read or not. A scrape has 10 s by default.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
-/// Answers under way get this long when we stop.
+/// The time that open connections get on shutdown.
 const GRACE: Duration = Duration::from_secs(2);
-/// So many connections at the same time; the others wait in the backlog of the kernel.
+/// The maximum number of concurrent connections. Others wait in the backlog of the kernel.
 const MOST_CONNECTIONS: usize = 256;
-/// No request of a probe or a scrape is longer.
+/// No request of a probe or a scrape has a longer head.
 const MOST_HEADER_BYTES: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
-/// A listener that cannot accept, for want of file descriptors for instance, tries again after this long.
+/// The pause after a failed accept, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until told to stop, and then until all have their answer, or at most for two seconds.
+/// Serves until `stop` is ready, and then until all requests are answered, but at most for two more seconds.
 pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
     let (ending, _) = watch::channel(());
     let mut connections = JoinSet::new();
@@ -46,11 +46,11 @@ pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Outp
     }
     drop(listener);
     ending.send_replace(());
-    // Whoever is still not done then is dropped together with the set.
+    // Connections that are still open then are dropped together with the set.
     let _ = timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// What goes wrong with one client is of no interest to us.
+/// Serves one connection. Errors of a single client are ignored.
 async fn answer(stream: TcpStream, router: Router, mut ending: watch::Receiver<()>) {
     let mut connection = pin!(
         http1::Builder::new()

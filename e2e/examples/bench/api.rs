@@ -1,4 +1,4 @@
-//! The API server, asked with the client that the product uses: the baseline differs in what it does, not in how.
+//! The API server, through the client that the product uses: the baseline differs in what it does, not in how.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,14 +19,14 @@ pub(crate) const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json
 /// No request may take longer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The API server in the eyes of somebody who may do anything.
+/// The API server, as a cluster administrator sees it.
 #[derive(Clone)]
 pub(crate) struct Api {
     client: kube::Client,
 }
 
 impl Api {
-    /// `agent` is how the audit log calls us.
+    /// `agent` is the user agent in the audit log.
     pub(crate) async fn open(kubeconfig: &Path, agent: &str) -> Result<Self> {
         Ok(Self { client: knr_k8s::connect::client(Some(kubeconfig), agent).await? })
     }
@@ -41,12 +41,12 @@ impl Api {
         self.send::<IgnoredAny>("POST", path, JSON, object).await.map(drop)
     }
 
-    /// Changes an object; `kind` says how the patch is to be read.
+    /// Changes an object; `kind` is the content type of the patch.
     pub(crate) async fn patch(&self, path: &str, kind: &str, change: &Value) -> Result<()> {
         self.send::<IgnoredAny>("PATCH", path, kind, change).await.map(drop)
     }
 
-    /// Deletes an object, or all objects of a list, without waiting for anybody's consent.
+    /// Deletes an object, or all objects of a list, without a grace period.
     pub(crate) async fn delete(&self, path: &str) -> Result<()> {
         let now = serde_json::json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0 });
         self.send::<IgnoredAny>("DELETE", path, JSON, &now).await.map(drop)

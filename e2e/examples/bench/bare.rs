@@ -1,4 +1,4 @@
-//! The baseline: one watch, one JSON patch for each node, 50 in flight, and no thought about anything.
+//! The baseline: one watch, one JSON patch for each node, 50 in flight, and no other logic.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::api::{Api, JSON_PATCH};
 use crate::fleet::WORKERS;
 use crate::mirror::{Seen, SeenPod};
 
-/// What it prints once it watches.
+/// Printed once it watches.
 pub(crate) const READY: &str = "watching";
 const AT_ONCE: usize = 50;
 const EVERYTHING: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=";
@@ -24,7 +24,7 @@ const EVERYTHING: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderT
 pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
     let api = Api::open(kubeconfig, "bare").await?;
     let (mut opened, places) = (BTreeSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
-    // An API server ends the watch of whoever does not keep up with it.
+    // The API server ends the watch of a client that does not keep up.
     loop {
         let mut events = api.watch::<SeenPod>(&format!("{WORKERS}{EVERYTHING}")).await?;
         println!("{READY}");

@@ -20,17 +20,17 @@ use crate::traffic::{self, Traffic};
 /// Workers finish at this pace: 50 in a second.
 const PACE: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_mins(1);
-/// Nodes for the measurement of memory, as many times the others.
+/// The factor by which the number of nodes grows for the measurement of memory.
 const MANY: usize = 3;
 
-/// How many nodes, and how often.
+/// The number of nodes and of rounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) nodes: usize,
     pub(crate) rounds: usize,
 }
 
-/// The nodes, and what was measured.
+/// The nodes, and the measurements.
 pub(crate) struct Crowd<'a> {
     runtime: &'a Runtime,
     fleet: Fleet,
@@ -41,11 +41,11 @@ pub(crate) struct Crowd<'a> {
     bursts: Vec<(Who, Burst)>,
     /// The subject of the last run.
     last: Option<Subject>,
-    /// Goes last.
+    /// Dropped last.
     lab: TemporaryLab,
 }
 
-/// Workers finished one after another.
+/// A run in which workers end one after another.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     p50: Duration,
@@ -54,11 +54,11 @@ struct Rate {
     cpu: Duration,
     /// Of this, until the last gate was open.
     cpu_to_open: Duration,
-    /// From the start of the process.
+    /// Processor time since the start of the process.
     cpu_in_all: Duration,
 }
 
-/// All workers had finished.
+/// A run in which all workers have ended before the subject starts.
 #[derive(Debug, Clone, Copy)]
 struct Burst {
     openings_per_second: f64,
@@ -66,15 +66,15 @@ struct Burst {
 }
 
 impl<'a> Crowd<'a> {
-    /// Measures how fast baseline and product are.
+    /// Measures the speed of the baseline and the product.
     pub(crate) fn measure(runtime: &'a Runtime, size: Size, report: &mut Report) -> Result<Self> {
         let mut crowd = Self::gather(runtime, size)?;
         let _in_runtime = runtime.enter();
         for left in (1..=size.rounds).rev() {
-            // Who comes first changes, and the product comes last.
+            // The order alternates, and ends with the product.
             let mut order = [Who::Baseline, Who::Product];
             order.rotate_left((left - 1) % 2);
-            // A burst is over in seconds, in which a machine may be slow: there are two of each.
+            // A burst lasts only seconds, in which the machine may be slow: there are two of each.
             order.into_iter().chain(order.into_iter().rev()).try_for_each(|who| crowd.burst(who))?;
             order.into_iter().try_for_each(|who| crowd.rate(who))?;
         }
@@ -94,7 +94,7 @@ impl<'a> Crowd<'a> {
         let mut rates = BTreeMap::<&PathBuf, Vec<Rate>>::new();
         for round in 0..size.rounds {
             for number in 0..builds.len() {
-                // Who comes first changes.
+                // The order rotates.
                 let build = &builds[(round + number) % builds.len()];
                 crowd.product.clone_from(build);
                 crowd.rate(Who::Product)?;
@@ -141,7 +141,7 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Measures what the product costs besides: requests, memory. It has just opened all nodes.
+    /// Measures the other costs of the product: requests and memory. It has just opened all nodes.
     pub(crate) fn measure_thrift(mut self, report: &mut Report) -> Result<()> {
         let _in_runtime = self.runtime.enter();
         let subject = self.last.take().context("no round")?;
@@ -158,7 +158,7 @@ impl<'a> Crowd<'a> {
         format!("{what}-{who}-{}", self.runs)
     }
 
-    /// Everything as it was when the nodes joined.
+    /// Resets everything to the state in which the nodes joined.
     fn begin(&self) -> Result<()> {
         self.runtime.block_on(self.fleet.reset())
     }
@@ -167,7 +167,7 @@ impl<'a> Crowd<'a> {
         Config::parse(&self.config).map_err(|problems| anyhow::anyhow!("{problems:?}"))
     }
 
-    /// All workers have ended when the subject comes.
+    /// Runs a subject that starts after all workers have ended.
     fn burst(&mut self, who: Who) -> Result<()> {
         drop(self.last.take());
         let name = self.name("burst", who);
@@ -191,7 +191,7 @@ impl<'a> Crowd<'a> {
         rest(who, &subject)
     }
 
-    /// Workers end one after another. The subject is still there afterwards.
+    /// Runs a subject while workers end one after another. It keeps running afterwards.
     fn rate(&mut self, who: Who) -> Result<()> {
         drop(self.last.take());
         let name = self.name("rate", who);
@@ -283,12 +283,16 @@ impl<'a> Crowd<'a> {
         let writes = traffic.writes();
         let most = traffic.most_patches_of_a_node();
         report.at_most("patches of a node", Unit::Count, as_f64(most), 1.0);
+        // The workers end later than ten seconds after their nodes are Ready, so most nodes say first why they wait.
+        let conditions = writes.get("patch nodes/status").copied().unwrap_or(0);
+        let waiting = conditions.saturating_sub(nodes);
         report.at_most(
-            "writes for a node in all",
+            "writes for a node in all, but for conditions of waiting nodes",
             Unit::Count,
-            as_f64(writes.values().sum()) / as_f64(nodes),
+            as_f64(writes.values().sum::<usize>() - waiting) / as_f64(nodes),
             5.0,
         );
+        report.tell("conditions of waiting nodes", waiting.to_string());
         report.at_most("writes that were refused", Unit::Count, as_f64(traffic.failures()), 0.0);
         let reads = traffic.reads();
         report.at_most("reads", Unit::Count, as_f64(reads.values().sum()), 0.0);
@@ -306,7 +310,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// Twice as many join at once, and wait.
+    /// Adds twice as many nodes at once, whose workers do not end.
     fn report_many(&mut self, subject: &Subject, report: &mut Report) -> Result<()> {
         let (few, many) = (self.fleet.size, self.fleet.size * MANY);
         eprintln!("making {} more nodes", many - few);
@@ -340,8 +344,8 @@ fn report_memory(what: &str, memory: Memory, limit: Option<f64>, report: &mut Re
     report.tell("  at its peak", format!("{peak:.1} MiB"));
 }
 
-/// How the product compares with the baseline that was measured just before or after it: a machine is not equally fast all
-/// the time.
+/// Compares the product with the baseline that was measured just before or after it, because the speed of a machine
+/// varies.
 fn ratio<T>(runs: &[(Who, T)], value: impl Fn(&T) -> f64) -> f64 {
     median(runs.chunks_exact(2).filter_map(|neighbours| {
         let of = |who| neighbours.iter().find(|(of, _)| *of == who).map(|(_, run)| value(run));

@@ -16,21 +16,21 @@ use crate::api::{Api, MERGE_PATCH, STRATEGIC_PATCH};
 use crate::mirror::{Mirror, SeenNode, SeenPod};
 use crate::objects::{self, NAMESPACE};
 
-/// All nodes.
+/// The list of all nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes?timeoutSeconds=3600";
-/// All workers.
+/// The list of all workers.
 pub(crate) const WORKERS: &str = "/api/v1/namespaces/bench/pods?timeoutSeconds=3600&labelSelector=\
     app.kubernetes.io%2Fname%3Dkube-node-ready%2Capp.kubernetes.io%2Fcomponent%3Dworker";
-/// So many of our own requests are in flight at once.
+/// The number of the bench's own requests in flight at once.
 const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_mins(3);
-/// For each node in addition.
+/// In addition, for each node.
 const PATIENCE_FOR_A_NODE: Duration = Duration::from_millis(60);
-/// By then kwok has run whatever it has noticed.
+/// By then kwok runs every pod that it has noticed.
 const NUDGE: Duration = Duration::from_secs(40);
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// The nodes, and who sees them.
+/// The nodes, and a watch on them.
 pub(crate) struct Fleet {
     pub(crate) api: Api,
     pub(crate) nodes: Mirror<SeenNode>,
@@ -41,13 +41,13 @@ pub(crate) struct Fleet {
 pub(crate) type Pods = BTreeMap<String, String>;
 
 impl Fleet {
-    /// Nothing yet.
+    /// Starts without nodes.
     pub(crate) fn new(api: Api) -> Self {
         let nodes = Mirror::start(api.clone(), NODES);
         Self { api, nodes, size: 0 }
     }
 
-    /// How long all nodes may take for anything.
+    /// How long any step may take for all nodes.
     pub(crate) fn patience(&self) -> Duration {
         PATIENCE + PATIENCE_FOR_A_NODE * u32::try_from(self.size).unwrap_or(u32::MAX)
     }
@@ -68,7 +68,7 @@ impl Fleet {
         self.nodes.wait("all nodes to be Ready", self.patience(), all_fresh).await
     }
 
-    /// Makes every node again what it was when it joined, and removes all workers.
+    /// Resets every node to what it was when it joined, and removes all workers.
     pub(crate) async fn reset(&self) -> Result<()> {
         self.api.delete(&format!("/api/v1/namespaces/{NAMESPACE}/pods")).await?;
         self.until_no_pod().await?;
@@ -97,7 +97,7 @@ impl Fleet {
         timeout(self.patience(), gone).await.context("workers do not go")?
     }
 
-    /// Makes the worker of every node, as the product would.
+    /// Creates the worker of every node, as the product would.
     pub(crate) async fn make_workers(&self, config: &Config) -> Result<()> {
         let uids: Vec<(usize, String)> = {
             let nodes = self.nodes.look();
@@ -112,7 +112,7 @@ impl Fleet {
         .await
     }
 
-    /// Waits until there are this many workers and all of them run, whoever made them.
+    /// Waits until there are this many workers and all of them run, whoever created them.
     pub(crate) async fn running_workers(&self, count: usize) -> Result<Pods> {
         let pods = Mirror::<SeenPod>::start(self.api.clone(), WORKERS);
         let all_run = |pods: &BTreeMap<String, SeenPod>| {
@@ -129,7 +129,7 @@ impl Fleet {
         }
     }
 
-    /// Now and then a pod is never run by kwok, why is not known; a change of the pod shows it again.
+    /// Occasionally kwok never runs a pod, for unknown reasons. A change to the pod makes kwok notice it.
     async fn nudge(&self, pods: &Mirror<SeenPod>) -> Result<()> {
         let waiting: Vec<String> = {
             let pods = pods.look();
@@ -144,13 +144,13 @@ impl Fleet {
         .await
     }
 
-    /// Lets all workers end, as fast as may be.
+    /// Ends all workers, as fast as possible.
     pub(crate) async fn end_workers(&self, pods: &Pods) -> Result<()> {
         let api = &self.api;
         each(pods.values(), |pod| async move { end(api, pod).await }).await
     }
 
-    /// Lets workers end one after another, and tells when the API server had taken each end, by node.
+    /// Ends workers one after another, and returns when the API server had accepted each end, by node.
     pub(crate) async fn end_workers_at(
         &self,
         pods: &Pods,
@@ -166,7 +166,7 @@ impl Fleet {
         ends.join_all().await.into_iter().collect()
     }
 
-    /// Waits until every node is open, and tells since when.
+    /// Waits until every node is open, and returns when each one opened.
     pub(crate) async fn openings(&self) -> Result<BTreeMap<String, Instant>> {
         self.nodes
             .wait("every gate to open", self.patience(), |nodes| {

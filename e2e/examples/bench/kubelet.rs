@@ -29,11 +29,11 @@ struct Real<'a> {
     api: Api,
     nodes: Mirror<SeenNode>,
     pods: Mirror<SeenPod>,
-    /// Goes last.
+    /// Dropped last.
     lab: TemporaryLab,
 }
 
-/// Measures, and reports what came of it.
+/// Measures, and reports the results.
 pub(crate) fn measure(runtime: &Runtime, joins: usize, report: &mut Report) -> Result<()> {
     let lab = Lab::builder(&Home::from_env()?, "bench-real").nodes(1).temporary()?;
     let archive = image(&lab)?;
@@ -58,7 +58,7 @@ pub(crate) fn measure(runtime: &Runtime, joins: usize, report: &mut Report) -> R
         memory = memory.max(peak);
         let finished = real.bare_pod_ends(&format!("b{number}"))?;
         eprintln!("join {number}: open after {took:?}, bare pod after {finished:?}");
-        // The first of each warms the machine up.
+        // The first join of each kind is a warm-up.
         if number > 0 {
             opened.push(took.as_secs_f64());
             bare.push(finished.as_secs_f64());
@@ -71,13 +71,13 @@ pub(crate) fn measure(runtime: &Runtime, joins: usize, report: &mut Report) -> R
     report.tell("to the open gate", format!("{opened:.2} s"));
     report.at_most("product to bare pod", Unit::Times, opened / bare, 1.3);
     report.tell("memory of a worker at its peak", told(memory));
-    #[allow(clippy::cast_precision_loss)] // it is no petabyte
+    #[allow(clippy::cast_precision_loss)] // far below what a float holds exactly
     let size = fs_err::metadata(&archive)?.len() as f64 / 1e6;
     report.tell("size of the image", format!("{size:.1} MB"));
     Ok(())
 }
 
-/// Grants what the product says it needs.
+/// Grants the permissions that the product says it needs.
 fn permit(lab: &Lab) -> Result<()> {
     let file = lab.folder().join("permit.yaml");
     fs_err::write(&file, subject::config(1, ""))?;
@@ -101,8 +101,8 @@ fn image(lab: &Lab) -> Result<PathBuf> {
 }
 
 impl Real<'_> {
-    /// A node with the gate joins. Says how long after it was Ready the gate was open, and if that is asked for, how much memory
-    /// its worker took.
+    /// Lets a node with the gate join. Returns the time from Ready to the open gate and, if requested, the peak memory
+    /// of its worker.
     fn product_opens(&self, name: &str, look_at_memory: bool) -> Result<(Duration, u64)> {
         let spy = look_at_memory.then(Spy::start);
         let node =
@@ -117,8 +117,8 @@ impl Real<'_> {
         Ok((since(opened, ready), peak))
     }
 
-    /// A node without the gate joins, and a pod is put there as soon as it is seen. Says how long after the node was Ready it
-    /// was seen to have ended.
+    /// Lets a node without the gate join, and puts a pod on it as soon as it is seen. Returns the time from Ready until
+    /// the pod was seen to have ended.
     fn bare_pod_ends(&self, name: &str) -> Result<Duration> {
         let put = async {
             self.nodes.wait("the node", PATIENCE, |nodes| nodes.get(name).map(drop)).await?;
@@ -143,12 +143,12 @@ impl Real<'_> {
     }
 }
 
-/// What is done before the node is Ready took no time after it.
+/// The time since Ready, which is zero for an event before it.
 fn since(event: Instant, ready: Instant) -> Duration {
     event.saturating_duration_since(ready)
 }
 
-/// Watches for the process of a worker.
+/// Measures the peak memory of a worker's process.
 struct Spy {
     stop: Arc<AtomicBool>,
     peak: Arc<AtomicU64>,

@@ -1,21 +1,21 @@
-//! How fast the product is, next to the fastest thing that can be: a program that does nothing but open.
+//! Compares the speed of the product with the fastest possible baseline: a program that only opens nodes.
 //!
 //! ```text
 //! make bench                      both parts, about ten minutes
 //! ... --part kwok --rounds 4      thousands of simulated nodes, more often
 //! ... --part kubelet              real kubelets
-//! ... --program A --program B     builds of the product next to one another: processor time alone
+//! ... --program A --program B     several builds of the product, side by side: processor time only
 //! ... --part surge                ten thousand simulated nodes at a hundred a second, about ten minutes
 //! ```
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | `crowd` | simulated nodes by the thousand: one round with one subject, and what it came to |
+//! | `crowd` | simulated nodes by the thousand: one round with one subject, and its results |
 //! | `kubelet` | real nodes that join one after another |
 //! | `surge` | more simulated nodes at once than an API server on this machine keeps up with |
 //! | `subject`, `bare` | the product as a process, and the baseline |
 //! | `fleet`, `mirror`, `objects`, `api` | nodes and pods: made, ended, watched |
-//! | `traffic`, `process` | what the API server and the kernel counted |
+//! | `traffic`, `process` | the counts of the API server and the kernel |
 //! | `report` | limits, verdicts, the table |
 
 mod api;
@@ -89,7 +89,7 @@ fn main() -> Result<ExitCode> {
         anyhow::bail!("another TLS provider is installed already");
     }
     if let Some(Role::Bare { kubeconfig }) = &arguments.role {
-        // The product has one thread as well.
+        // The product is single-threaded as well.
         Builder::new_current_thread().enable_all().build()?.block_on(bare::run(kubeconfig))?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -1,4 +1,4 @@
-//! What a watch shows, with the moment at which it was first seen.
+//! The objects that a watch shows, with the times at which their states were first seen.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,19 +16,19 @@ use tokio::time::{sleep, timeout};
 
 use crate::api::Api;
 
-/// A watch that broke is begun again after this long.
+/// A broken watch is restarted after this long.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Changes are looked at together: there are hundreds a second, each look is at thousands of objects, and the processor is
-/// shared with what is measured. When something was seen is noted at once.
+/// Changes are examined in batches: there are hundreds a second, each examination covers thousands of objects, and the
+/// processor is shared with the subject. The time at which something was seen is recorded at once.
 const TOGETHER: Duration = Duration::from_millis(50);
 
-/// An object as far as it matters here.
+/// An object, as far as the bench needs it.
 pub(crate) trait Seen: DeserializeOwned + Clone + Send + 'static {
-    /// By what it is found: the name of the node.
+    /// Its key: the name of the node.
     fn key(&self) -> &str;
     /// Its resource version.
     fn version(&self) -> &str;
-    /// Notes what happened between the last sight and this one.
+    /// Records what happened since the object was last seen.
     fn follows(&mut self, before: Option<Self>, now: Instant);
 }
 
@@ -92,12 +92,13 @@ impl SeenNode {
         self.spec.taints.iter().any(|taint| taint.key == names::UNVERIFIED_TAINT)
     }
 
-    /// It has the gate, no other taint, and nothing of the product from before.
+    /// Returns true if it is Ready and has the gate, no other taint, and no condition of the product.
     pub(crate) fn is_fresh(&self) -> bool {
         self.is_ready() && self.is_gated() && self.spec.taints.len() == 1 && self.condition().is_none()
     }
 
-    /// It shows that it was verified. A node that waits for long shows before what it waits for.
+    /// Returns true if its condition shows that it was verified. Before that, a node that waits for long shows what it
+    /// waits for.
     fn is_judged(&self) -> bool {
         self.condition().is_some_and(|condition| condition.status == "True")
     }
@@ -193,7 +194,7 @@ impl Seen for SeenPod {
 
 type Objects<T> = BTreeMap<String, T>;
 
-/// All objects of a list as a watch shows them. It ends with this handle.
+/// All objects of a list, as a watch shows them. The watch ends with this handle.
 pub(crate) struct Mirror<T> {
     objects: Arc<Mutex<Objects<T>>>,
     changes: watch::Receiver<u64>,
@@ -201,7 +202,7 @@ pub(crate) struct Mirror<T> {
 }
 
 impl<T: Seen> Mirror<T> {
-    /// Begins to watch; `path` is that of the list, with a query.
+    /// Starts the watch; `path` is that of the list, with a query.
     pub(crate) fn start(api: Api, path: &str) -> Self {
         let objects = Arc::new(Mutex::default());
         let (sender, changes) = watch::channel(0);
@@ -209,12 +210,12 @@ impl<T: Seen> Mirror<T> {
         Self { objects, changes, task }
     }
 
-    /// What is known now.
+    /// The objects that are known now.
     pub(crate) fn look(&self) -> MutexGuard<'_, Objects<T>> {
         lock(&self.objects)
     }
 
-    /// Waits until this can be found among the objects.
+    /// Waits until `found` returns something.
     pub(crate) async fn wait<R>(
         &self,
         what: &str,
@@ -262,7 +263,7 @@ async fn follow<T: Seen>(
     }
 }
 
-/// One connection, from the beginning or from where the last one ended.
+/// Follows one connection, from the beginning or from where the last one ended.
 async fn hear<T: Seen>(
     api: &Api,
     path: &str,
@@ -296,7 +297,8 @@ async fn hear<T: Seen>(
     Ok(())
 }
 
-/// What is told first comes in no order: until a bookmark ends it, there is no version from which to go on.
+/// Records the version of an event. The initial events are unordered: until a bookmark ends them, there is no version
+/// to resume from.
 fn passed(version: &mut Option<String>, now: &str) {
     if let Some(version) = version {
         now.clone_into(version);

@@ -1,4 +1,4 @@
-//! Nodes and pods as the bench makes them.
+//! Nodes and pods as the bench creates them.
 
 use knr_core::config::Config;
 use knr_core::ids::NodeRef;
@@ -8,11 +8,11 @@ use knr_core::report::{CheckOutcome, CheckResult, Report};
 use knr_core::view::{Purpose, Stamp};
 use serde_json::{Map, Value, json};
 
-/// Where workers are, and the product's lease.
+/// The namespace of the workers and of the product's lease.
 pub(crate) const NAMESPACE: &str = "bench";
 const IMAGES: usize = 25;
 
-/// The namespace with what pods need there.
+/// The namespace, with the service account that worker pods need.
 pub(crate) fn setting() -> String {
     json!({ "apiVersion": "v1", "kind": "List", "items": [
         { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } },
@@ -22,7 +22,7 @@ pub(crate) fn setting() -> String {
     .to_string()
 }
 
-/// The gate.
+/// The taint of the gate.
 pub(crate) fn gate() -> Value {
     json!({ "key": names::UNVERIFIED_TAINT, "value": names::UNVERIFIED_VALUE, "effect": "NoSchedule" })
 }
@@ -35,7 +35,7 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("ip-10-{}-{}-{}.ec2.internal", number / 65536, number / 256 % 256, number % 256)
 }
 
-/// A node as large as those of a cloud, 12 kB: what it says of its images, its volumes and itself.
+/// A node as large as those of a cloud provider, 12 kB: with images, volumes and system information.
 pub(crate) fn node(number: usize) -> Value {
     let name = node_name(number);
     json!({
@@ -105,7 +105,7 @@ fn images() -> Vec<Value> {
         .collect()
 }
 
-/// Makes a node again what it was when it joined: the gate on, nothing of a verdict left.
+/// Resets a node to what it was when it joined: with the gate, and without any trace of a verdict.
 pub(crate) fn reset() -> Value {
     json!({
         "metadata": {
@@ -121,7 +121,7 @@ pub(crate) fn reset_status() -> Value {
     json!({ "status": { "conditions": [{ "type": names::CONDITION, "$patch": "delete" }] } })
 }
 
-/// The worker that the product would make for this node as its first.
+/// The first worker that the product would create for this node.
 pub(crate) fn worker(name: &str, uid: &str, boot: &str, config: &Config) -> Value {
     let node = NodeRef { name: name.into(), uid: uid.into() };
     let stamp = Stamp {
@@ -136,7 +136,7 @@ pub(crate) fn worker(name: &str, uid: &str, boot: &str, config: &Config) -> Valu
     knr_k8s::objects::worker(&stamp, &Policy::from(config))
 }
 
-/// What a kubelet reports of a worker that passed.
+/// The status that a kubelet reports for a worker that passed.
 pub(crate) fn end_of_worker() -> Value {
     let at = "2026-01-01T00:00:00Z";
     json!({ "status": { "phase": "Succeeded", "containerStatuses": [{
@@ -163,7 +163,7 @@ fn message() -> String {
     serde_json::to_string(&Report { checks, ..Report::default() }).unwrap_or_default()
 }
 
-/// A pod that makes one DNS query and no more. Like a worker it runs beside the gate.
+/// A pod that makes one DNS query and nothing else. Like a worker, it tolerates the gate.
 pub(crate) fn bare_pod(node: &str) -> Value {
     let labels = Map::from_iter([("bench".to_owned(), json!("bare"))]);
     json!({

@@ -1,17 +1,17 @@
-//! What the kernel knows of a process.
+//! The kernel's statistics about a process.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fs_err as fs;
 
-/// The kernel counts time for `/proc` in these, on every platform.
+/// The unit of time in `/proc`, on every platform.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The processor time that a process has used.
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name of the program, in parentheses, may hold anything.
+    // The name of the program, in parentheses, may contain anything.
     let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
     let ticks: u32 =
         fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum();
@@ -35,7 +35,7 @@ pub(crate) fn memory(pid: u32) -> Result<Memory> {
     Ok(Memory { now: read("VmRSS:")?, peak: read("VmHWM:")? })
 }
 
-/// The highest memory of any process that was started with exactly these last arguments, among those that live now.
+/// The highest peak memory among the live processes whose program has this path and whose last argument is this one.
 pub(crate) fn peak_of(program: &str, argument: &str) -> Option<u64> {
     let processes = fs::read_dir("/proc").ok()?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! Limits, what was measured, and whether the limits were kept.
+//! Measurements, limits, and whether the limits were kept.
 
 use std::fmt;
 use std::path::Path;
@@ -49,11 +49,11 @@ impl Unit {
 }
 
 impl Report {
-    /// Names the machine and what is measured on it.
+    /// Starts a report, with the machine and the size of the program.
     pub(crate) fn new(product: &Path) -> Result<Self> {
         let mut report = Self { machine: machine()?, sections: Vec::new() };
         report.section("The program");
-        #[allow(clippy::cast_precision_loss)] // it is no petabyte
+        #[allow(clippy::cast_precision_loss)] // far below what a float holds exactly
         report.at_most(
             "size of the program",
             Unit::Megabytes,
@@ -63,34 +63,34 @@ impl Report {
         Ok(report)
     }
 
-    /// Begins a section; rows and notes go to the last one.
+    /// Starts a section; rows and notes go to the last one.
     pub(crate) fn section(&mut self, title: &str) {
         self.sections.push(Section { title: title.to_owned(), rows: Vec::new(), notes: Vec::new() });
     }
 
-    /// A number that must not be larger.
+    /// Adds a number that must not be larger than the limit.
     pub(crate) fn at_most(&mut self, what: &str, unit: Unit, measured: f64, limit: f64) {
         let (shown, kept) = (format!("at most {}", unit.write(limit)), measured <= limit);
         self.row(what, unit.write(measured), shown, Some(kept));
     }
 
-    /// A number that must not be smaller.
+    /// Adds a number that must not be smaller than the limit.
     pub(crate) fn at_least(&mut self, what: &str, unit: Unit, measured: f64, limit: f64) {
         let (shown, kept) = (format!("at least {}", unit.write(limit)), measured >= limit);
         self.row(what, unit.write(measured), shown, Some(kept));
     }
 
-    /// Something that must be so.
+    /// Adds a requirement that is not a number.
     pub(crate) fn demand(&mut self, what: &str, measured: String, limit: &str, kept: bool) {
         self.row(what, measured, limit.to_owned(), Some(kept));
     }
 
-    /// Something to know.
+    /// Adds a measurement without a limit.
     pub(crate) fn tell(&mut self, what: &str, measured: String) {
         self.row(what, measured, String::new(), None);
     }
 
-    /// A line below the table.
+    /// Adds a line below the table.
     pub(crate) fn note(&mut self, note: String) {
         if let Some(section) = self.sections.last_mut() {
             section.notes.push(note);
@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    /// Whether no limit was missed.
+    /// Returns true if no limit was missed.
     pub(crate) fn all_kept(&self) -> bool {
         self.sections.iter().flat_map(|section| &section.rows).all(|row| row.kept != Some(false))
     }
@@ -149,7 +149,7 @@ fn machine() -> Result<String> {
     ))
 }
 
-/// The middle one.
+/// The median, or NaN if there are no values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -160,7 +160,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The value below which this part of all values lies.
+/// The value below which this fraction of all values lies.
 pub(crate) fn percentile(values: &[Duration], part: f64) -> Duration {
     let mut sorted = values.to_vec();
     sorted.sort();

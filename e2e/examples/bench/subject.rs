@@ -1,4 +1,4 @@
-//! What is measured: the product, or the baseline, as a process of its own.
+//! The subject of a measurement: the product or the baseline, as a separate process.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::bare;
 use crate::objects::NAMESPACE;
 
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-/// How exactly the time to become ready is measured.
+/// The precision with which the time to become ready is measured.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Who opens the gates.
+/// The program that opens the gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Baseline,
@@ -27,14 +27,14 @@ pub(crate) enum Who {
 /// A running subject. It ends with this handle.
 pub(crate) struct Subject {
     pub(crate) program: Program,
-    /// By which the audit log knows it.
+    /// A part of its user agent in the audit log.
     pub(crate) agent: String,
-    /// From its start until it was ready.
+    /// The time from its start until it was ready.
     pub(crate) start_to_ready: Duration,
     address: SocketAddr,
 }
 
-/// The product's configuration: its defaults, but for where things are and how many workers there may be.
+/// The product's configuration: the defaults, except for the namespace, the timeouts and the number of workers.
 pub(crate) fn config(workers: usize, more: &str) -> String {
     format!(
         "worker: {{namespace: {NAMESPACE}, timeoutSeconds: 3600, pendingTimeoutSeconds: 600{more}}}\n\
@@ -43,7 +43,7 @@ pub(crate) fn config(workers: usize, more: &str) -> String {
 }
 
 impl Subject {
-    /// Starts the baseline and waits until it is ready. A name is used once.
+    /// Starts the baseline and waits until it is ready. A name can be used only once.
     pub(crate) fn baseline(lab: &Lab, name: &str) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("bare").arg(lab.kubeconfig());
@@ -54,7 +54,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Starts a build of the product and waits until it is ready. A name is used once.
+    /// Starts a build of the product and waits until it is ready. A name can be used only once.
     pub(crate) fn product(build: &Path, lab: &Lab, config: &str, name: &str) -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let file = lab.folder().join(format!("{name}.yaml"));
@@ -87,12 +87,12 @@ impl Subject {
         Ok(())
     }
 
-    /// What the product has counted.
+    /// The product's metrics.
     pub(crate) fn metrics(&self) -> Result<knr_e2e::Metrics> {
         Ok(knr_e2e::Metrics::parse(&knr_e2e::get(self.address, "/metrics")?.body))
     }
 
-    /// Waits until the product has nothing more to do. Only it says so.
+    /// Waits until the product has nothing more to do. The baseline does not report that.
     pub(crate) fn until_at_rest(&self, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
         loop {
@@ -107,7 +107,7 @@ impl Subject {
         }
     }
 
-    /// Asks it to end, so that it gives its lease back, and waits for that.
+    /// Asks it to end, so that it releases its lease, and waits for that.
     pub(crate) fn stop(&self) -> Result<()> {
         self.program.terminate()?;
         self.program.wait(PATIENCE).map(drop)

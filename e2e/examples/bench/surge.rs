@@ -1,4 +1,4 @@
-//! Thousands of nodes open at a hundred a second: what the log says of it, and how late conditions and events are.
+//! Thousands of nodes open at a hundred a second: how many lines are logged, and how late conditions and events are.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// A condition may come this long after its opening, in seconds.
 const CONDITION_LIMIT: f64 = 60.0;
 
-/// Measures, and reports what came of it.
+/// Measures, and reports the results.
 pub(crate) fn measure(runtime: &Runtime, nodes: usize, report: &mut Report) -> Result<()> {
     let lab = Lab::builder(&Home::from_env()?, "bench-surge")
         .flag(Tool::KubeControllerManager, "--node-monitor-grace-period=2h")
@@ -91,7 +91,7 @@ fn seconds(span: Duration) -> String {
     format!("{:.2} s", span.as_secs_f64())
 }
 
-/// How many lines a log has.
+/// The number of lines in a log.
 #[derive(Debug, Clone, Copy, Default)]
 struct Log {
     lines: usize,

@@ -1,4 +1,4 @@
-//! What a subject asked of the API server, from its audit log.
+//! The requests of a subject, from the API server's audit log.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// All that has been answered so far. Watches count when they end.
+    /// All requests that have been answered so far. Watches count when they end.
     pub(crate) fn of(lab: &Lab, agent: &str) -> Result<Self> {
         let mut events = lab.audit()?;
         events.retain(|event| event.agent.contains(agent));
         Ok(Self { events })
     }
 
-    /// What came after an earlier look.
+    /// The requests after an earlier snapshot.
     pub(crate) fn since(mut self, earlier: &Self) -> Self {
         self.events.drain(..earlier.events.len().min(self.events.len()));
         self
     }
 
-    /// Writes by kind, such as `patch nodes/status`. Leases, and questions for permissions at the start, are not among them.
+    /// Writes by kind, such as `patch nodes/status`, without leases and without the permission reviews at the start.
     pub(crate) fn writes(&self) -> BTreeMap<String, usize> {
         self.count(|event| event.is_write() && !is_about_us(event))
     }
@@ -40,12 +40,12 @@ impl Traffic {
         self.count(|_| true)
     }
 
-    /// Requests that the API server did not carry out.
+    /// Writes that the API server refused.
     pub(crate) fn failures(&self) -> usize {
         self.events.iter().filter(|event| event.is_write() && event.code >= 400).count()
     }
 
-    /// The most patches that any one node got.
+    /// The highest number of patches to a single node.
     pub(crate) fn most_patches_of_a_node(&self) -> usize {
         let mut patches = BTreeMap::<&str, usize>::new();
         for event in self.events.iter().filter(|event| event.verb == "patch" && event.resource == "nodes") {
@@ -67,7 +67,7 @@ fn is_about_us(event: &AuditEvent) -> bool {
     ["leases", "selfsubjectaccessreviews"].contains(&event.resource.as_str())
 }
 
-/// Kinds of requests for people.
+/// The kinds of requests, as text.
 pub(crate) fn told(kinds: &BTreeMap<String, usize>) -> String {
     if kinds.is_empty() {
         return "none".to_owned();

@@ -1,7 +1,7 @@
 //! Shows on a real cluster what kube-node-ready does: `make demo`.
 //!
-//! The chart is installed with Helm. Two sound nodes join and one whose pods get no answer from DNS, and work waits for
-//! all three. Exits with an error if anything does not happen as told.
+//! The chart is installed with Helm. Two healthy nodes join, and one whose pods get no answer from DNS; a workload
+//! waits for all three. Exits with an error if anything does not happen as announced.
 
 mod watch;
 
@@ -20,7 +20,7 @@ const LAB: &str = "demo";
 const NEW: &str = "example.com/pool=new";
 const SOUND: [&str; 2] = ["n2", "n3"];
 const BROKEN: &str = "n4";
-/// Who runs the program in its image.
+/// The user that runs the program in its image.
 const USER: u32 = 1000;
 /// How long any step may take on a slow machine.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Ok(lab) => lab,
         Err(error) => return failed(&error),
     };
-    // How it went is told at once: to end the cluster takes a while, and may fail too.
+    // The outcome is printed at once: removing the cluster takes a while, and may fail too.
     let shown = show(&lab).map_err(|error| failed(&error));
     let ended = if keeps {
         how_to_look_around(&lab);
@@ -47,7 +47,7 @@ fn failed(error: &Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A new cluster. What an earlier run left has other nodes than those told about.
+/// Starts a new cluster. One that an earlier run left has other nodes than the demo announces.
 fn begin() -> Result<Lab> {
     let home = Home::from_env()?;
     if let Some(left) = Lab::find(&home, LAB)? {
@@ -74,11 +74,11 @@ fn show(lab: &Lab) -> Result<()> {
         .trim()
     );
 
-    println!("2. Work that needs three new nodes, and waits for them.\n");
+    println!("2. A workload that needs three new nodes, and waits for them.\n");
     lab.apply(&workload())?;
     println!("   deployment shop, 3 replicas, one for each node with the label {NEW}\n");
 
-    println!("3. Three nodes join with the taint {GATE}. No answer of DNS reaches the pods of {BROKEN}.\n");
+    println!("3. Three nodes join with the taint {GATE}. DNS answers do not reach the pods on {BROKEN}.\n");
     let mut watch = Watch::begin(lab)?;
     watch.during(|| join(lab))?;
     watch.until(PATIENCE, "two nodes open and one that fails", |nodes| {
@@ -86,14 +86,14 @@ fn show(lab: &Lab) -> Result<()> {
             && nodes.get(BROKEN).is_some_and(|node| node.reason.starts_with("Dns"))
     })?;
 
-    println!("\n4. {BROKEN} is mended. The next try finds out.\n");
+    println!("\n4. {BROKEN} is fixed. The next attempt opens it.\n");
     lab.node(BROKEN)?.heal()?;
-    watch.mended(BROKEN);
+    watch.fixed(BROKEN);
     watch.until(PATIENCE, "all nodes open and at work", |nodes| {
         nodes.len() == 3 && nodes.values().all(Sight::is_at_work)
     })?;
 
-    println!("\n5. What it took.\n");
+    println!("\n5. How long it took.\n");
     watch.summary();
     Ok(())
 }
@@ -108,7 +108,7 @@ fn join(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Under the very name that the chart asks for, so that nothing has to be pulled.
+/// Loads the image under the name that the chart asks for, so that nothing has to be pulled.
 fn load_image(lab: &Lab) -> Result<()> {
     let archive = lab.folder().join("kube-node-ready.tar");
     let tag = format!("ghcr.io/kube-node-ready/kube-node-ready:{VERSION}");
@@ -119,7 +119,7 @@ fn load_image(lab: &Lab) -> Result<()> {
 fn install(lab: &Lab) -> Result<()> {
     let chart = chart();
     let chart = chart.to_str().context("the folder of the chart is no text")?;
-    // A pause between tries that suits an audience.
+    // Attempts that fail fast enough for an audience.
     let patience = "controller.config.worker.checkTimeoutSeconds=2,controller.config.worker.retries=0";
     let arguments =
         ["upgrade", "--install", "kube-node-ready", chart, "--namespace", "kube-system", "--set", patience];
@@ -148,14 +148,14 @@ fn workload() -> String {
 }
 
 fn how_to_look_around(lab: &Lab) {
-    println!("\nThe cluster stays up. To look around:\n");
+    println!("\nThe cluster keeps running. To explore it:\n");
     println!("   export KUBECONFIG={}", lab.kubeconfig().display());
     println!("   cargo run -q -p lab -- --name {LAB} kubectl get nodes --label-columns node-ready/verified");
     println!("   cargo run -q -p lab -- --name {LAB} kubectl describe node {BROKEN}");
     println!("   cargo run -q -p lab -- --name {LAB} helm test kube-node-ready --namespace kube-system");
     println!("   cargo run -q -p lab -- --name {LAB} node break {BROKEN} dns");
     println!(
-        "   cargo run -q -p lab -- --name {LAB} kubectl label node {BROKEN} node-ready/verified-    # looks again"
+        "   cargo run -q -p lab -- --name {LAB} kubectl label node {BROKEN} node-ready/verified-    # verifies it again"
     );
     println!("\nEnd it with: cargo run -q -p lab -- --name {LAB} down");
 }

@@ -1,4 +1,4 @@
-//! What happens to nodes, live: a table that is drawn anew on a terminal, a line for each change elsewhere.
+//! Shows what happens to nodes, live: a table that is redrawn on a terminal, a line for each change elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stdout};
@@ -15,17 +15,17 @@ use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 const PAUSE: Duration = Duration::from_millis(200);
-/// What goes before the text of a line; then the sign that it was cut, and a last column that stays free.
+/// The width before the text of a line, plus the truncation mark and a last column that stays free.
 const BEFORE_TEXT: usize = "   n2  NotReady  closed  ".len() + 2;
-/// Of a terminal that does not say how wide it is.
+/// The width of a terminal that does not report one.
 const USUAL_WIDTH: usize = 80;
 
-/// How a node stands.
+/// The state of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sight {
     is_ready: bool,
     is_open: bool,
-    /// The one word for why it is closed.
+    /// The reason why it is closed, in one word.
     pub(crate) reason: String,
     message: String,
     pods: usize,
@@ -35,11 +35,11 @@ pub(crate) struct Sight {
 #[derive(Debug, Clone, Copy)]
 struct Times {
     ready: Option<Instant>,
-    mended: Option<Instant>,
+    fixed: Option<Instant>,
     open: Option<Instant>,
 }
 
-/// Looks at the new nodes of a cluster until something has happened.
+/// Watches the new nodes of a cluster until something has happened.
 pub(crate) struct Watch {
     api: Api,
     began: Instant,
@@ -51,16 +51,16 @@ pub(crate) struct Watch {
 /// How changes are shown.
 #[derive(Debug, Clone, Copy)]
 enum Manner {
-    /// Not at all: somebody else draws on this terminal.
+    /// Not at all: something else draws on this terminal.
     Silence,
     /// A line for each.
     Lines,
-    /// A table in the place of the last one, which had this many lines.
+    /// A table in place of the last one, which had this many lines.
     Table(usize),
 }
 
 impl Sight {
-    /// Open, and with a pod of the work that waited for it.
+    /// Returns true if it is open and runs a pod of the waiting workload.
     pub(crate) fn is_at_work(&self) -> bool {
         self.is_open && self.pods > 0
     }
@@ -75,9 +75,9 @@ impl Sight {
 
     fn told(&self) -> &str {
         match (self.is_open, self.pods) {
-            (true, 0) => "verified; work is on its way",
-            (true, _) => "verified, and at work",
-            (false, _) if self.message.is_empty() => "waits for its verdict",
+            (true, 0) => "verified; waiting for its pod",
+            (true, _) => "verified; its pod runs",
+            (false, _) if self.message.is_empty() => "waiting for the checks",
             (false, _) => self.message.trim_start_matches("closed: "),
         }
     }
@@ -90,7 +90,7 @@ impl Watch {
         Ok(Self { api, began: Instant::now(), nodes, times, manner: Manner::Lines })
     }
 
-    /// Looks on while something is done that shows its own progress.
+    /// Watches while `work` shows its own progress.
     pub(crate) fn during(&mut self, work: impl FnOnce() -> Result<()> + Send) -> Result<()> {
         self.manner = if stdout().is_terminal() { Manner::Silence } else { Manner::Lines };
         thread::scope(|scope| {
@@ -103,7 +103,7 @@ impl Watch {
         })
     }
 
-    /// Shows what happens until it has happened.
+    /// Shows changes until `has_happened` returns true.
     pub(crate) fn until(
         &mut self,
         limit: Duration,
@@ -126,23 +126,23 @@ impl Watch {
         }
     }
 
-    /// Notes that a node was mended.
-    pub(crate) fn mended(&mut self, node: &str) {
+    /// Records that a node was fixed.
+    pub(crate) fn fixed(&mut self, node: &str) {
         if let Some(times) = self.times.get_mut(node) {
-            times.mended = Some(Instant::now());
+            times.fixed = Some(Instant::now());
         }
     }
 
-    /// A table of what it took.
+    /// Prints a table of the times that it took.
     pub(crate) fn summary(&self) {
-        println!("   {:<6}{:>18}{:>18}", "NODE", "READY TO OPEN", "MENDED TO OPEN");
+        println!("   {:<6}{:>18}{:>18}", "NODE", "READY TO OPEN", "FIXED TO OPEN");
         for (name, times) in &self.times {
             let took = |since: Option<Instant>| match (since, times.open) {
                 (Some(since), Some(open)) => format!("{:.1} s", open.duration_since(since).as_secs_f64()),
                 _ => "-".to_owned(),
             };
-            let ready = if times.mended.is_some() { "-".to_owned() } else { took(times.ready) };
-            println!("   {name:<6}{ready:>18}{:>18}", took(times.mended));
+            let ready = if times.fixed.is_some() { "-".to_owned() } else { took(times.ready) };
+            println!("   {name:<6}{ready:>18}{:>18}", took(times.fixed));
         }
     }
 
@@ -157,7 +157,7 @@ impl Watch {
             let sight = Sight { pods: pods.iter().filter(running).count(), ..seen(&node) };
             let now = Instant::now();
             let times =
-                self.times.entry(name.clone()).or_insert(Times { ready: None, mended: None, open: None });
+                self.times.entry(name.clone()).or_insert(Times { ready: None, fixed: None, open: None });
             times.ready = times.ready.or(sight.is_ready.then_some(now));
             times.open = times.open.or(sight.is_open.then_some(now));
             if self.nodes.get(&name) != Some(&sight) {
@@ -182,12 +182,12 @@ impl Watch {
         }
     }
 
-    /// Draws the table in the place of one with this many lines.
+    /// Draws the table in place of one with this many lines.
     fn draw(&mut self, drawn: usize) {
         if drawn > 0 {
             print!("\x1b[{drawn}A");
         }
-        // A line that is wrapped could not be drawn anew.
+        // A wrapped line could not be redrawn.
         let room = terminal_width().saturating_sub(BEFORE_TEXT);
         for (name, sight) in &self.nodes {
             println!("\x1b[2K   {}", line(name, sight, &shortened(sight.told(), room)));

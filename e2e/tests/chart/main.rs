@@ -1,4 +1,4 @@
-//! The Helm chart on a real cluster: installed, tried, changed and taken away with real Helm.
+//! The Helm chart on a real cluster: installed, tested, upgraded and uninstalled with real Helm.
 
 mod rendered;
 
@@ -42,7 +42,7 @@ fn two_replicas_are_ready(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// What is on a node and of interest to us. Heartbeats are not.
+/// The parts of a node that the product could change. Heartbeats are left out.
 fn marks(node: &Node<'_>) -> Result<Value> {
     let object = node.object()?;
     Ok(json!([
@@ -73,14 +73,14 @@ fn its_own_test_names_a_right_that_is_missing(cluster: &Cluster, release: &Relea
     cluster.api().patch(path, &json!({ "rules": rules }))?;
     let said = release.test().err().context("it passed without a right")?.to_string();
     ensure!(said.contains("patch nodes/status"), "{said}");
-    // Helm 4 would not change back what somebody else has changed.
+    // Helm 4 would not revert a change that somebody else made.
     cluster.api().patch(path, &json!({ "rules": all }))?;
     // Helm leaves the pod of a test that failed, for its log.
     release.upgrade(&values())?;
     release.test().map(drop)
 }
 
-/// To Helm a key that is in neither of two manifests is somebody else's.
+/// To Helm, a key that is in neither the old nor the new manifest belongs to somebody else.
 fn what_a_failed_upgrade_has_left_is_taken_back(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/kube-node-ready-config");
     let taint_key = || Ok::<_, anyhow::Error>(cluster.api().get(&path)?["data"]["TAINT_KEY"].clone());
@@ -121,14 +121,14 @@ fn opens_what_is_closed(cluster: &Cluster, release: Release<'_>, broken: &Node<'
     says_what_would_be_opened(cluster)?;
     assert!(!broken.is_open()?);
     release.uninstall()?;
-    assert_eq!(broken.taints()?, [FOREIGN], "ours is gone, and only ours");
-    assert!(!broken.is_verified()?, "nobody has said that it is fit");
+    assert_eq!(broken.taints()?, [FOREIGN], "the gate is gone, and nothing else");
+    assert!(!broken.is_verified()?, "it has not passed");
     let condition = broken.condition()?.context("no condition")?;
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("Unknown", "Released"));
     nothing_is_left(cluster)
 }
 
-/// For a person who wants to know before.
+/// For an operator who wants to know in advance.
 fn says_what_would_be_opened(cluster: &Cluster) -> Result<()> {
     let kubeconfig = cluster.kubeconfig().to_string_lossy().into_owned();
     let pods = pods_of("controller");
@@ -151,7 +151,7 @@ fn keeps_what_is_closed(cluster: &Cluster, broken: &Node<'_>) -> Result<()> {
     broken.close()?;
     release.uninstall()?;
     assert!(!broken.is_open()?);
-    // One may be under way to the broken node, as the page on uninstalling says.
+    // A worker may still exist for the broken node, as the page on uninstalling says.
     cluster.kubectl(["-n", NAMESPACE, "delete", "pods", "--selector", &pods_of("worker")])?;
     nothing_is_left(cluster)
 }

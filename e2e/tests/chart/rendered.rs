@@ -1,4 +1,4 @@
-//! What the chart renders, held against a real API server.
+//! The rendered chart, validated by a real API server.
 
 use std::process::Output;
 
@@ -7,7 +7,7 @@ use knr_e2e::{Cluster, NAMESPACE, RELEASE, chart};
 use lab::{Home, Tool};
 use serde_json::json;
 
-/// Each a mode or an optional feature.
+/// Each is a mode or an optional feature.
 const VARIANTS: &[&[&str]] = &[
     &[],
     &["uninstall=keep"],
@@ -35,7 +35,7 @@ const VARIANTS: &[&[&str]] = &[
     ],
     &["deploymentMode=daemonset", "daemonset.admissionPolicy=always", "networkPolicy.enabled=true"],
 ];
-/// What is wrong, and what Helm has to say about it.
+/// A wrong value, and the word that Helm's error must contain.
 const WRONG: &[(&str, &str)] = &[
     ("controler.replicas=1", "controler"),
     ("controller.config.worker.timeoutSecond=1", "timeoutSecond"),
@@ -72,7 +72,7 @@ fn whatever_is_asked_for_is_accepted_and_typos_are_not() -> Result<()> {
     Ok(())
 }
 
-/// Runs Helm on the chart with these values, as if for the API server that is really there.
+/// Runs Helm on the chart with these values, against the cluster's API server.
 fn helm(cluster: &Cluster, verb: &[&str], values: &[&str]) -> Result<Output> {
     let helm = Tool::helm()?;
     lab::build(&Home::from_env()?, &[helm])?;
@@ -91,13 +91,13 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A lone pod is refused without its account, which nobody has made. Helm's test makes it before.
+/// A bare pod is refused if its service account does not exist. In `helm test` the account is created first.
 fn without_pods(manifest: &str) -> String {
     let documents = manifest.split("\n---\n").filter(|document| !document.contains("\nkind: Pod\n"));
     documents.collect::<Vec<_>>().join("\n---\n")
 }
 
-/// As much of the Prometheus operator as it takes to accept a `ServiceMonitor`.
+/// The part of the Prometheus operator that is needed to accept a `ServiceMonitor`.
 fn service_monitors() -> String {
     let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     json!({

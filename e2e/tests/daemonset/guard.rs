@@ -1,10 +1,11 @@
-//! What a token is good for that was taken from a node.
+//! The limits of a token that was stolen from a node.
 
 use anyhow::{Context, Result};
 use knr_e2e::{Cluster, Node};
 use serde_json::{Value, json};
 
-/// The API server itself says no to everything that is not ours, on a node that is not the pod's, or on any.
+/// The API server itself refuses every change to another node, and every change to the pod's own node that is not the
+/// product's.
 pub(crate) fn a_token_is_good_for_its_own_node_alone(
     cluster: &Cluster,
     pod: &Value,
@@ -51,7 +52,8 @@ pub(crate) fn a_token_is_good_for_its_own_node_alone(
         let said = thief.get(path).err().context("it can read everything")?.to_string();
         assert!(said.contains(": 403: "), "{said}");
     }
-    // What the pod does itself is allowed: so it is the policy that has refused the rest. To a reader it is the same state.
+    // A change that the pod itself makes is allowed, so it is the policy that refused the others. To a reader it is the
+    // same state.
     let state = node.annotation("node-ready/state")?.context("no state")? + " ";
     thief.patch(&own, &json!({ "metadata": { "annotations": { "node-ready/state": state } } }))?;
     assert_eq!(node.annotation("node-ready/state")?, Some(state));

@@ -1,4 +1,4 @@
-//! The pods of the `DaemonSet`, as a person looks at them.
+//! The pods of the `DaemonSet`: their state, logs and metrics.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ fn all(cluster: &Cluster) -> Result<Vec<Value>> {
     cluster.api().list(&format!("/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={COMPONENT}"))
 }
 
-/// Looks until a pod runs on a node, and gives it.
+/// Waits until a pod runs on a node, and returns it.
 pub(crate) fn pod_of(cluster: &Cluster, node: &Node<'_>) -> Result<Value> {
     cluster.wait_for(&format!("a pod on {}", node.name()), || {
         Ok(all(cluster)?.into_iter().find(|pod| {
@@ -23,14 +23,14 @@ pub(crate) fn pod_of(cluster: &Cluster, node: &Node<'_>) -> Result<Value> {
     })
 }
 
-/// Looks until a pod is there for a node, in whatever state, or has been and has done its work.
+/// Waits until a pod exists for a node, in any state, or has already done its work.
 pub(crate) fn wait_for_a_pod_to_be_made(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
     cluster.eventually(&format!("a pod for {}", node.name()), || {
         Ok(!all(cluster)?.is_empty() || node.is_verified()?)
     })
 }
 
-/// Ends all pods at once, without letting them finish anything.
+/// Kills all pods at once, without letting them finish anything.
 pub(crate) fn kill_all_pods(cluster: &Cluster) -> Result<()> {
     let selector = "app.kubernetes.io/component=daemonset";
     let now = ["--force", "--grace-period=0", "--wait=false"];
@@ -40,7 +40,7 @@ pub(crate) fn kill_all_pods(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Looks until there are none.
+/// Waits until there are none.
 pub(crate) fn no_pods_are_left(cluster: &Cluster) -> Result<()> {
     cluster.wait_for("all pods to be gone", || {
         let pods = all(cluster)?;
@@ -50,14 +50,14 @@ pub(crate) fn no_pods_are_left(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// What a pod has logged, line by line.
+/// The log of a pod, line by line.
 pub(crate) fn log(cluster: &Cluster, pod: &Value) -> Result<Vec<Value>> {
     let name = pod["metadata"]["name"].as_str().context("no name")?;
     let text = cluster.kubectl(["-n", NAMESPACE, "logs", name])?;
     text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
 }
 
-/// What a pod counts.
+/// The metrics of a pod.
 pub(crate) fn metrics(cluster: &Cluster, pod: &Value) -> Result<Metrics> {
     let name = pod["metadata"]["name"].as_str().context("no name")?;
     let pod = cluster.api().get(&format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}"))?;

@@ -1,4 +1,4 @@
-//! The program in the hands of a person.
+//! The program, run by hand by an operator.
 
 use std::process::Command;
 
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::process::{Printed, file, on_a_terminal, program, run};
 
-/// The sign with which colours begin.
+/// The character with which colours begin.
 const ESCAPE: char = '\u{1b}';
-/// A person's check and a worker that tells everything.
+/// An operator's check, and a worker that logs everything.
 const CHECK_POD: &str = "apiVersion: v1
 kind: Pod
 metadata: { name: check, namespace: kube-node-ready }
@@ -64,7 +64,7 @@ fn without_a_kubeconfig_only_what_needs_the_api_server_is_skipped(cluster: &Clus
     assert_eq!(printed.code, Some(0), "{printed:?}");
     assert!(printed.out.contains(&format!("{ESCAPE}[32mpass")), "{:?}", printed.out);
 
-    // Somewhere else the names of the cluster are not known.
+    // Elsewhere the names of the cluster do not resolve.
     let elsewhere = file(cluster, "elsewhere.yaml", &config.set("worker.skipChecks", json!(["dns"])).text())?;
     let printed = run(program(["check", "-o", "json", "--config"])?.arg(&elsewhere))?;
     assert_eq!(printed.code, Some(0), "{printed:?}");
@@ -74,7 +74,7 @@ fn without_a_kubeconfig_only_what_needs_the_api_server_is_skipped(cluster: &Clus
     Ok(())
 }
 
-/// The checks on a node, by a person who sees its network and asks the cluster's DNS, as pods do.
+/// A command that runs the checks in the network of a node and with the cluster's DNS, as pods do.
 fn check_on(machine: &lab::Node) -> Result<Command> {
     let mut inside = machine.command()?;
     let resolver = "mount --bind /run/lab/node/resolv.conf /etc/resolv.conf && exec \"$0\" \"$@\"";
@@ -145,7 +145,7 @@ fn in_a_pod_the_service_account_is_used_and_never_shown(cluster: &Cluster) -> Re
         lines.iter().any(|line| line["level"] == "trace" && line["target"].is_string()),
         "libraries speak, too"
     );
-    // How every token of a service account begins.
+    // Every service account token begins like this.
     assert!(!log.contains("eyJhbGciOi") && !log.contains("Bearer e"), "{log}");
     cluster.api().delete(&path)
 }
@@ -178,7 +178,7 @@ fn a_broken_configuration_is_told_whole_and_ends_the_program(cluster: &Cluster) 
 
 fn on_a_terminal_the_controller_speaks_to_people(cluster: &Cluster) -> Result<()> {
     let machine = cluster.node("n1")?.machine()?;
-    // Without a file, and in a network of its own where the usual port is free.
+    // Without a configuration file, and in a separate network where the default port is free.
     let mut inside = machine.command()?;
     inside
         .arg(knr_e2e::product::path()?)
@@ -200,7 +200,7 @@ fn on_a_terminal_the_controller_speaks_to_people(cluster: &Cluster) -> Result<()
     Ok(())
 }
 
-/// Whoever runs it here may do anything, and so can the controller.
+/// The script runs with full permissions here, and so does the controller.
 pub(crate) fn the_script_runs_the_controller_of_this_checkout(cluster: &Cluster) -> Result<()> {
     let node = cluster.node("n2")?;
     node.patch(&json!({ "metadata": { "annotations": { "node-ready/state": null }, "labels": { "node-ready/verified": null } } }))?;
@@ -215,7 +215,7 @@ pub(crate) fn the_script_runs_the_controller_of_this_checkout(cluster: &Cluster)
         }));
         script
     };
-    // It builds the program first. How long that takes depends on what was built before, and what else is being built.
+    // The script builds the program first. How long that takes depends on earlier and concurrent builds.
     let printed = run(script().arg("--help"))?;
     assert!(printed.out.contains("Usage: kube-node-ready controller"), "{printed:?}");
     let mut dry = script();

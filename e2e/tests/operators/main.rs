@@ -1,4 +1,4 @@
-//! What people who run the product get to see of it: permissions, command line, configuration, metrics, logs, and its end.
+//! The product as its operators see it: permissions, command line, configuration, metrics, logs, and shutdown.
 
 mod by_hand;
 mod process;
@@ -14,7 +14,7 @@ use knr_e2e::Cluster;
 #[test]
 fn operators_are_told_what_they_need_to_know() -> Result<()> {
     let cluster = Cluster::start("operators", 3)?;
-    // Nothing by hand needs the rights of the controller, which come and go meanwhile.
+    // Nothing that is run by hand needs the controller's permissions, which come and go in the meantime.
     side_by_side(|| rights::exactly_what_is_missing_is_named(&cluster), || by_hand::everything(&cluster))?;
     watching::metrics_logs_and_edits(&cluster)?;
     stop::in_order_or_at_once(&cluster)?;

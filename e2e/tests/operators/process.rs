@@ -1,4 +1,4 @@
-//! The program as a person starts it, and what it prints.
+//! The program as an operator starts it, and its output.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use fs_err as fs;
 use knr_e2e::{Cluster, product};
 
-/// What a run of the program came to.
+/// The outcome of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Printed {
     pub(crate) code: Option<i32>,
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &mut Command) -> Result<Printed> {
     Ok(Printed { code: status.code(), out: text(stdout), err: text(stderr) })
 }
 
-/// The same command on a terminal, which is a clean one, too.
+/// The same command on a terminal, in an environment that is clean as well.
 pub(crate) fn on_a_terminal(command: &Command) -> Command {
     let words = [command.get_program()].into_iter().chain(command.get_args());
     let line: Vec<_> = words.map(|word| format!("'{}'", word.display())).collect();
@@ -48,7 +48,7 @@ pub(crate) fn on_a_terminal(command: &Command) -> Command {
     terminal
 }
 
-/// A file for the program.
+/// Writes a file for the program.
 pub(crate) fn file(cluster: &Cluster, name: &str, text: &str) -> Result<PathBuf> {
     let path = cluster.folder().join(name);
     fs::write(&path, text)?;

@@ -1,4 +1,4 @@
-//! The permissions that the product prints are enough and no more, and whatever is missing is named.
+//! The permissions that the product prints are sufficient and minimal, and every missing one is named.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub(crate) fn exactly_what_is_missing_is_named(cluster: &Cluster) -> Result<()> 
     somebody_unknown_is_told_so(&mut controller)
 }
 
-/// Asked as a person would ask.
+/// Asks with kubectl, as an operator would.
 fn what_is_printed_is_the_least(cluster: &Cluster) -> Result<()> {
     let worker = "kube-node-ready-worker";
     let questions = [
@@ -62,7 +62,7 @@ fn what_is_printed_is_the_least(cluster: &Cluster) -> Result<()> {
     nothing_else_is_allowed(cluster, worker, &["services", "endpointslices"])
 }
 
-/// In a namespace that is none of ours. Everybody may ask for their own rights and name.
+/// Checks a namespace that the product does not use. Every account may ask for its own permissions and name.
 fn nothing_else_is_allowed(cluster: &Cluster, account: &str, expected: &[&str]) -> Result<()> {
     let mut kubeconfig: Value = serde_json::from_str(&fs::read_to_string(cluster.kubeconfig())?)?;
     kubeconfig["users"][0]["user"] = json!({ "token": cluster.api().token(NAMESPACE, account)? });
@@ -105,7 +105,8 @@ fn somebody_unknown_is_told_so(controller: &mut Controller) -> Result<()> {
     Ok(())
 }
 
-/// Starts the controller once the API server has taken note that these rights are gone, and sees it end.
+/// Waits until the API server no longer grants these permissions, starts the controller, and returns the permissions
+/// that it reports as missing before it exits.
 fn names_missing(
     cluster: &Cluster,
     controller: &mut Controller,
@@ -125,7 +126,7 @@ fn names_missing(
     Ok(errors.iter().filter_map(|line| line["permission"].as_str().map(str::to_owned)).collect())
 }
 
-/// Asks about a right as [`Role::right`] writes it.
+/// Asks about a permission as [`Role::right`] writes it.
 fn is_allowed(cluster: &Cluster, right: &str) -> Result<bool> {
     let (what, place) = right.split_once(" in ").context("a right has a place")?;
     let (verb, resource) = what.split_once(' ').context("a right has a verb")?;
@@ -146,7 +147,7 @@ fn is_allowed(cluster: &Cluster, right: &str) -> Result<bool> {
     Ok(answer["status"]["allowed"] == true)
 }
 
-/// Some rights are for one object alone.
+/// The name of the object, for permissions on a single object.
 fn name_of(resource: &str) -> &'static str {
     match resource {
         "leases" => "kube-node-ready-controller",
@@ -185,7 +186,7 @@ impl Role {
         Ok(())
     }
 
-    /// What a rule of this role allows, in the words of the product.
+    /// The permissions that a rule of this role grants, in the words of the product.
     fn right(&self, rule: &Value) -> Vec<String> {
         let place = match &self.namespace {
             Some(namespace) => format!("namespace {namespace}"),

@@ -1,11 +1,11 @@
-//! The end of a controller.
+//! The shutdown of a controller.
 
 use anyhow::{Result, ensure};
 use knr_e2e::{Cluster, Config, Controller, Outage, PATIENCE};
 
-/// Told once it ends in order, which an API server that is silent can hold up; told twice it ends at once.
+/// After one signal it shuts down in order, which a silent API server can delay; after a second one it ends at once.
 pub(crate) fn in_order_or_at_once(cluster: &Cluster) -> Result<()> {
-    // It tries for a third of a minute to give its lease back.
+    // It tries to release its lease for 20 seconds.
     let config = Config::new()
         .set("leaderElection.leaseDurationSeconds", 60)
         .set("leaderElection.renewDeadlineSeconds", 40)

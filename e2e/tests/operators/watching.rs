@@ -1,4 +1,4 @@
-//! A controller at work in the eyes of those who watch over it: health, metrics, logs, and edits of its configuration.
+//! A running controller as its operators see it: health, metrics, logs, and edits of its configuration.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ pub(crate) fn metrics_logs_and_edits(cluster: &Cluster) -> Result<()> {
         .set("worker.checkTimeoutSeconds", 1)
         .set("worker.retries", 0)
         .set("reconciliation.maxRetries", 1)
-        // A node that has failed stays so for as long as this test takes.
+        // A failed node stays failed for the duration of this test.
         .set("reconciliation.retryDelaySeconds", 3600)
         .set("reconciliation.maxRetryDelaySeconds", 3600);
     let controller = Controller::start(cluster, &config, "watched")?;
@@ -102,7 +102,8 @@ fn the_log_is_one_object_a_line_and_holds_no_secret(controller: &Controller) -> 
     Ok(())
 }
 
-/// As Kubernetes changes a mounted `ConfigMap`: `config.yaml` and `..data` are links, and only the latter is replaced.
+/// Edits the file as the kubelet updates a mounted `ConfigMap`: `config.yaml` and `..data` are symlinks, and only the
+/// latter is replaced.
 fn an_edit_by_a_swapped_link_comes_into_force(
     cluster: &Cluster,
     controller: &Controller,
@@ -128,7 +129,7 @@ fn an_edit_by_a_swapped_link_comes_into_force(
         .clone()
         .set("reconciliation.paused", true)
         .set("logging.level", "info")
-        // Cannot change while it runs.
+        // These cannot change while it runs.
         .set("metrics.port", 17_998)
         .set("health.port", 17_998);
     publish(&folder, "..3", &edited.text())?;
@@ -148,7 +149,7 @@ fn an_edit_by_a_swapped_link_comes_into_force(
     Ok(())
 }
 
-/// Writes a version of the file and makes it the current one, all at once.
+/// Writes a version of the file and atomically makes it the current one.
 fn publish(folder: &Path, version: &str, text: &str) -> Result<()> {
     fs::create_dir(folder.join(version))?;
     fs::write(folder.join(version).join("config.yaml"), text)?;

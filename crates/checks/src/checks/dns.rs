@@ -1,4 +1,4 @@
-//! Names are resolved: each one, by every nameserver of the node, over UDP and over TCP.
+//! Names are resolved: each one, by every nameserver of the node, over UDP and TCP.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,31 +13,31 @@ use tokio::time::Instant;
 use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
 use crate::lookup::{self, Server, Transport};
 
-/// Where the system keeps its nameservers.
+/// The file with the nameservers of the system.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// More failures than this are counted and not told one by one.
+/// Further failures are only counted, not listed.
 const TOLD: usize = 3;
 
 pub(crate) static ABOUT: About = About {
     name: "dns",
     summary: "Each name of `worker.dnsTestDomains` is resolved by every nameserver in `/etc/resolv.conf`, over UDP and \
-              over TCP. An address of either family is enough. A name without a dot at its end that does not exist and \
-              has fewer dots than `ndots` is also looked for in the search domains. An IP address in the list is \
-              nothing to resolve.",
+              over TCP. An address of either family is enough. A name without a trailing dot that does not exist and has \
+              fewer dots than `ndots` is also looked up in the search domains. An IP address in the list is not \
+              resolved.",
     kinds: &[
         (Kind::Timeout, "look at kube-proxy and the pod network on this node, and whether the DNS pods run"),
-        (Kind::UdpTimeout, "UDP to port 53 gets lost: look at firewall rules and security groups"),
-        (Kind::TcpTimeout, "TCP to port 53 gets lost: long answers need it; look at firewall rules"),
+        (Kind::UdpTimeout, "UDP to port 53 is lost: look at firewall rules and security groups"),
+        (Kind::TcpTimeout, "TCP to port 53 is lost, which long answers need: look at firewall rules"),
         (Kind::Refused, "no DNS server listens there: look at the DNS pods and at kube-proxy"),
-        (Kind::Unreachable, "there is no way to the nameserver: look at the routes of the pod network"),
-        (Kind::Closed, "something on the way ends connections to the DNS server: look at firewalls"),
+        (Kind::Unreachable, "there is no route to the nameserver: look at the routes of the pod network"),
+        (Kind::Closed, "connections to the DNS server are closed on the way: look at firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (Kind::NoNameserver, "look at the kubelet's clusterDNS and at /etc/resolv.conf of the node"),
         (Kind::Nxdomain, "is the name right? If so, look at the configuration of the DNS server"),
         (Kind::NoRecords, "is the name that of a host or a Service?"),
         (Kind::Servfail, "look at the log of the DNS server and at the servers it asks in turn"),
         (Kind::QueryRefused, "look at the configuration of the DNS server: it does not serve this node"),
-        (Kind::BadAnswer, "what answers there may be no DNS server"),
+        (Kind::BadAnswer, "what answers there may not be a DNS server"),
     ],
 };
 
@@ -73,7 +73,7 @@ impl Check for Dns {
     }
 }
 
-/// What the system is told about name resolution.
+/// The resolver configuration of the system.
 #[derive(Debug)]
 struct Resolver {
     servers: Vec<SocketAddr>,
@@ -126,7 +126,7 @@ impl Resolver {
         }
     }
 
-    /// The name as it stands, and if there is none such, in the search domains.
+    /// Looks up the name as it is, and if it does not exist, in the search domains.
     async fn find(&self, name: &str, server: Server, deadline: Instant) -> Result<(), Trouble> {
         let parse = Name::from_ascii(name);
         let relative = parse.map_err(|error| Trouble::new(Kind::BadAnswer, format!("{name}: {error}")))?;
@@ -148,7 +148,7 @@ impl Resolver {
     }
 }
 
-/// Silence over one transport alone has its own reasons.
+/// A timeout over only one transport has its own causes.
 fn alone(kind: Kind, timeout: Kind) -> Kind {
     if kind == Kind::Timeout { timeout } else { kind }
 }

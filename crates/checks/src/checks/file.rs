@@ -1,4 +1,4 @@
-//! A file or folder exists.
+//! A file or directory exists.
 
 use std::io::ErrorKind;
 
@@ -13,11 +13,11 @@ use crate::net::io_trouble;
 
 pub(crate) static ABOUT: About = About {
     name: "file",
-    summary: "A file or folder exists, as the worker sees it.",
+    summary: "A file or directory exists, as the worker sees it.",
     kinds: &[
         (Kind::Missing, "look at the node, and at worker.volumes and worker.volumeMounts"),
         (Kind::Timeout, "the file system does not answer: look at the disk or the network it is on"),
-        (Kind::Unreachable, "the worker may not look there: look at the permissions of the folders"),
+        (Kind::Unreachable, "the worker has no access: look at the permissions of the directories"),
         (Kind::Io, "look at the file system, and at the log of the node's kernel"),
     ],
 };
@@ -46,10 +46,10 @@ impl Check for File {
     fn run<'a>(&'a self, cx: &'a Context) -> BoxFuture<'a, Outcome> {
         async move {
             let (path, start) = (self.path.clone(), Instant::now());
-            let (tell, told) = oneshot::channel();
-            // A thread of its own: a file system that hangs may hold it for ever, and nobody waits for it at the end.
-            std::thread::spawn(move || tell.send(std::fs::metadata(path).map(drop)));
-            match timeout_at(cx.deadline, told).await {
+            let (sender, receiver) = oneshot::channel();
+            // A separate thread: a file system that hangs may block it indefinitely, and nobody joins it.
+            std::thread::spawn(move || sender.send(std::fs::metadata(path).map(drop)));
+            match timeout_at(cx.deadline, receiver).await {
                 Ok(Ok(Ok(()))) => Outcome::Pass(self.path.clone()),
                 Ok(Ok(Err(error)))
                     if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
@@ -57,9 +57,7 @@ impl Check for File {
                     Trouble::new(Kind::Missing, format!("{} does not exist", self.path)).into()
                 }
                 Ok(Ok(Err(error))) => io_trouble(&error, &format!("{}:", self.path)).into(),
-                Ok(Err(_)) => {
-                    Trouble::new(Kind::Io, format!("{}: nothing came of looking", self.path)).into()
-                }
+                Ok(Err(_)) => Trouble::new(Kind::Io, format!("{}: the lookup failed", self.path)).into(),
                 Err(_) => {
                     let detail = format!("{}: no answer after {}", self.path, span(start.elapsed()));
                     Trouble::new(Kind::Timeout, detail).into()
@@ -96,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_looked_at_is_told() {
+    async fn what_cannot_be_looked_at_is_reported() {
         let long = format!("/{}", "x".repeat(300));
         let Outcome::Fail(trouble) = at(&long).await else { panic!("found") };
         assert_eq!(trouble.kind, Kind::Io, "{trouble:?}");

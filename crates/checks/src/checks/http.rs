@@ -14,16 +14,16 @@ pub(crate) static ABOUT: About = About {
               it brings its own) or by that of the cluster, unless `insecure` is on.",
     kinds: &[
         (Kind::Resolve, "look at DNS, and whether the name is right"),
-        (Kind::Timeout, "nothing comes back: look at firewall rules, security groups and routes"),
+        (Kind::Timeout, "there is no answer: look at firewall rules, security groups and routes"),
         (Kind::Refused, "the host was reached, but nothing listens at this port"),
-        (Kind::Unreachable, "there is no way to it: look at the routes of the node"),
-        (Kind::Closed, "the connection was ended early: look at the server and at firewalls"),
+        (Kind::Unreachable, "there is no route to it: look at the routes of the node"),
+        (Kind::Closed, "the connection was closed early: look at the server and at firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (Kind::TlsTimeout, "connected, but TLS hangs: large packets may be lost (MTU)"),
         (Kind::Untrusted, "look at the certificate, the clock of the node, and the authorities in the image"),
         (Kind::Tls, "does the server speak TLS at this port?"),
-        (Kind::NoAnswer, "connected, but the server says nothing: look at the server, or at the MTU"),
-        (Kind::AnswerLost, "the answer began and stopped: large packets may be lost (MTU)"),
+        (Kind::NoAnswer, "connected, but the server does not answer: look at the server, or at the MTU"),
+        (Kind::AnswerLost, "the answer began and then stopped: large packets may be lost (MTU)"),
         (Kind::BadAnswer, "does the server speak HTTP at this port?"),
         (Kind::Busy, "the server is overloaded, or not up yet"),
         (Kind::ServerError, "look at the log of the server"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_goes_wrong_is_told() {
+    async fn whatever_goes_wrong_is_reported() {
         let closed = testing::closed_tcp().await;
         assert_eq!(kind(&to(format!("http://{closed}")), &context(soon())).await, Kind::Refused);
         let closing = testing::closing_tcp().await;

@@ -1,4 +1,4 @@
-//! The API server answers, and knows who asks.
+//! The API server answers, and authenticates the client.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -10,26 +10,26 @@ use super::mtu;
 use crate::api::{self, Api};
 use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
 
-/// Who one is without credentials.
+/// The user of a request without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 
 pub(crate) static ABOUT: About = About {
     name: "kubernetes",
     summary: "The API server is reached as any pod reaches it: TCP connection, TLS handshake with its certificate \
-              verified, a request to be told who we are (`SelfSubjectReview`, which every service account may send; before \
-              Kubernetes 1.28 `SelfSubjectAccessReview`), its version, and a page that is too large for one packet.",
+              verified, a request for the worker's own identity (`SelfSubjectReview`, which every service account may \
+              send; before Kubernetes 1.28 `SelfSubjectAccessReview`), its version, and a page that is too large for one packet.",
     kinds: &[
         (Kind::Resolve, "the name of the API server is not resolved: look at DNS"),
-        (Kind::Timeout, "nothing comes back: look at kube-proxy, firewall rules and routes of this node"),
+        (Kind::Timeout, "there is no answer: look at kube-proxy, firewall rules and routes of this node"),
         (Kind::Refused, "nothing listens there: is the API server up, and does kube-proxy know where?"),
-        (Kind::Unreachable, "there is no way to it: look at the routes of the node and at its CNI plugin"),
-        (Kind::Closed, "something ends connections: look at load balancers and firewalls on the way"),
+        (Kind::Unreachable, "there is no route to it: look at the routes of the node and at its CNI plugin"),
+        (Kind::Closed, "connections are closed on the way: look at load balancers and firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (
             Kind::TlsTimeout,
             "large packets are lost on the way to the node: look at the MTU of the pod network",
         ),
-        (Kind::Untrusted, "look at the clock of the node, and whether something on the way opens TLS"),
+        (Kind::Untrusted, "look at the clock of the node, and whether a proxy intercepts TLS"),
         (Kind::Tls, "is it an API server that listens there?"),
         (Kind::NoAnswer, "large packets may be lost on the way from the node (MTU), or the API server hangs"),
         (
@@ -68,12 +68,12 @@ async fn ask(cx: &Context) -> Result<String, Outcome> {
     let user = identity(&api).await?;
     let client = api.client();
     let version = api.ask("GET /version", client.apiserver_version()).await?;
-    // Where large packets are lost, all of the above may still have fitted into small ones.
+    // Where large packets are lost, all of the above may still have fit into small ones.
     mtu::large_answer(&api).await?;
-    Ok(format!("{} knows us{user}", version.git_version))
+    Ok(format!("{} accepts the credentials{user}", version.git_version))
 }
 
-/// As whom the API server knows us, if it can say so.
+/// Returns the user as which the API server has authenticated the client, if the server reports it.
 async fn identity(api: &Api) -> Result<String, Trouble> {
     let reviews: Objects<SelfSubjectReview> = Objects::all(api.client());
     let question = (PostParams::default(), SelfSubjectReview::default());
@@ -83,13 +83,13 @@ async fn identity(api: &Api) -> Result<String, Trouble> {
     };
     let user = review.status.and_then(|status| status.user_info?.username).unwrap_or_default();
     if user.is_empty() || user == ANONYMOUS {
-        let detail = format!("POST SelfSubjectReview: the API server takes us for {user:?}");
+        let detail = format!("POST SelfSubjectReview: the API server authenticates the worker as {user:?}");
         return Err(Trouble::new(Kind::Unauthorized, detail));
     }
     Ok(format!(" as {user}"))
 }
 
-/// Before Kubernetes 1.28 it cannot. But only those whom it knows may ask what they are allowed to do.
+/// Before Kubernetes 1.28 it cannot. But only authenticated users may create a `SelfSubjectAccessReview`.
 async fn known(api: &Api) -> Result<String, Trouble> {
     let reviews: Objects<SelfSubjectAccessReview> = Objects::all(api.client());
     let attributes =

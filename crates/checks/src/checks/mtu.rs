@@ -1,4 +1,4 @@
-//! Large packets get through, both ways. Where they do not, small exchanges work and large ones hang.
+//! Large packets get through in both directions. Where they do not, small exchanges work and large ones hang.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -8,30 +8,36 @@ use crate::api::Api;
 use crate::check::{About, Check, Context, Kind, Outcome, Trouble};
 use crate::web::{self, Answer, Size, Trust};
 
-/// A page of the API server that everybody may read and that is larger than any usual packet.
+/// A page of the API server that every user may read and that is larger than any usual packet.
 const LARGE_PAGE: &str = "/openapi/v3";
 const SMALL_PAGE: &str = "/version";
 
 pub(crate) static ABOUT: About = About {
     name: "mtu",
-    summary: "A large answer comes back, and then a large request is answered, whatever the answers say. By default the \
-              peer is the API server; with `url` it is any web server that gives more than 9,000 bytes there. This \
-              finds a network that loses large packets without a word, which connections and small requests do not \
-              notice. Certificates are not looked at with `url`.",
+    summary: "A large answer arrives, and then a large request is answered, whatever the status. By default the peer is \
+              the API server; with `url` it is any web server that returns more than 9,000 bytes there. This finds a \
+              network that silently drops large packets, which connections and small requests do not notice. With \
+              `url`, certificates are not verified.",
     kinds: &[
         (
             Kind::RequestLost,
-            "packets from the node are too large for the way: lower the MTU of the pod network",
+            "packets from the node are too large for the path: lower the MTU of the pod network",
         ),
-        (Kind::AnswerLost, "packets to the node are too large for the way: lower the MTU of the pod network"),
-        (Kind::TlsTimeout, "packets to the node are too large for the way: lower the MTU of the pod network"),
+        (
+            Kind::AnswerLost,
+            "packets to the node are too large for the path: lower the MTU of the pod network",
+        ),
+        (
+            Kind::TlsTimeout,
+            "packets to the node are too large for the path: lower the MTU of the pod network",
+        ),
         (Kind::Resolve, "look at DNS, and whether the name is right"),
-        (Kind::Timeout, "nothing at all comes back: look at firewall rules and routes"),
+        (Kind::Timeout, "there is no answer at all: look at firewall rules and routes"),
         (Kind::Refused, "the host was reached, but nothing listens at this port"),
-        (Kind::Unreachable, "there is no way to it: look at the routes of the node"),
-        (Kind::Closed, "the connection was ended early: look at the peer and at firewalls"),
+        (Kind::Unreachable, "there is no route to it: look at the routes of the node"),
+        (Kind::Closed, "the connection was closed early: look at the peer and at firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
-        (Kind::Untrusted, "look at the clock of the node, and whether something on the way opens TLS"),
+        (Kind::Untrusted, "look at the clock of the node, and whether a proxy intercepts TLS"),
         (Kind::Tls, "does the peer speak TLS at this port?"),
         (Kind::BadAnswer, "does the peer speak HTTP at this port?"),
         (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
@@ -86,17 +92,17 @@ async fn with_api(api: &Api) -> Result<Answer, Trouble> {
     Ok(answer)
 }
 
-/// A page of the API server that does not fit into one packet.
+/// Fetches a page of the API server that does not fit into one packet.
 pub(super) async fn large_answer(api: &Api) -> Result<Answer, Trouble> {
     api.fetch(LARGE_PAGE, Size::Small).await.map_err(answer_lost)
 }
 
-/// Nothing came back of a small request: even the head of the answer was in a large packet.
+/// A small request got no answer: even the head of the answer was in a large packet.
 fn answer_lost(trouble: Trouble) -> Trouble {
     if trouble.kind == Kind::NoAnswer { trouble.within(Kind::AnswerLost, "small request: ") } else { trouble }
 }
 
-/// Large answers get through by now, so it is the request that does not.
+/// Large answers get through, so the lost packet was part of the request.
 fn request_lost(trouble: Trouble) -> Trouble {
     match trouble.kind {
         Kind::NoAnswer | Kind::AnswerLost => trouble.within(Kind::RequestLost, "large request: "),
@@ -142,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_does_not_come_is_told_from_a_request_that_does_not_arrive() {
+    async fn a_lost_answer_is_distinguished_from_a_lost_request() {
         for said in [Said::Silence, Said::Stuck(10)] {
             let api = FakeApi::start(move |_| said.clone()).await;
             assert_eq!(kind(&to(None), &context_with(shortly(), api.access())).await, Kind::AnswerLost);

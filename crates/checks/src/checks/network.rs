@@ -1,4 +1,4 @@
-//! The `kubernetes` Service is reached at its address, and pods of other nodes at theirs.
+//! The `kubernetes` Service can be reached at its address, and pods on other nodes at theirs.
 
 use std::net::SocketAddr;
 
@@ -13,22 +13,22 @@ use crate::net;
 
 /// The Service of the API server itself.
 const KUBERNETES: &str = "default/kubernetes";
-/// So many pods of a Service are tried.
+/// The maximum number of pods of a Service that are tried.
 const MAX_PODS: usize = 4;
 
 pub(crate) static ABOUT: About = About {
     name: "network",
-    summary: "A TCP connection to the address of the `kubernetes` Service, as every pod is told it. And unless \
-              `worker.connectivityMatrix` is off, for each Service of `worker.services` a TCP connection straight to a \
-              ready pod: one of up to four pods on other nodes must answer, so that a broken pod or node elsewhere does \
-              not condemn this one. Pods of this node count only if there are no others. A pod that refuses the \
-              connection was reached.",
+    summary: "A TCP connection to the address of the `kubernetes` Service, as it is given to every pod. Unless \
+              `worker.connectivityMatrix` is off, also a TCP connection directly to a ready pod of each Service in \
+              `worker.services`: one of up to four pods on other nodes must answer, so that a broken pod or node \
+              elsewhere does not make this node fail. Pods on this node are used only if there are no others. A pod that \
+              refuses the connection counts as reached.",
     kinds: &[
         (
             Kind::ServiceUnreachable,
             "look at kube-proxy on this node: it makes the addresses of Services work",
         ),
-        (Kind::PodsUnreachable, "look at the CNI plugin of this node: pods of other nodes are out of reach"),
+        (Kind::PodsUnreachable, "look at the CNI plugin of this node: pods of other nodes cannot be reached"),
         (Kind::NoEndpoints, "no pod to try: look at the Service, or choose another in worker.services"),
         (Kind::Forbidden, "the worker needs list on endpointslices, in the namespaces of worker.services"),
         (Kind::NotFound, "there is no Service default/kubernetes: look at the API server"),
@@ -36,7 +36,7 @@ pub(crate) static ABOUT: About = About {
         (Kind::Busy, "the API server is overloaded, or not up yet"),
         (Kind::ServerError, "look at the log of the API server"),
         (Kind::NoAccess, "look at the service account of the worker, or at the kubeconfig"),
-        (Kind::Api, "pods to try could not be found out: look at the check kubernetes"),
+        (Kind::Api, "the pods to try could not be read: look at the check kubernetes"),
     ],
 };
 
@@ -68,7 +68,7 @@ impl Check for Network {
                     Outcome::Pass(std::iter::once(service).chain(pods).collect::<Vec<_>>().join("; "))
                 }
                 (Err(Outcome::Fail(service)), Err(Outcome::Fail(pods))) => service.and(pods).into(),
-                // What failed says more than what was skipped.
+                // A failure says more than a skipped part.
                 (Err(failed @ Outcome::Fail(_)), _) => failed,
                 (_, Err(other)) | (Err(other), Ok(_)) => other,
             }
@@ -80,7 +80,7 @@ impl Check for Network {
 /// Connects to the `kubernetes` Service.
 async fn to_kubernetes(cx: &Context) -> Result<String, Outcome> {
     let (host, port) = match &cx.surroundings.kubernetes_service {
-        Some(told) => told.clone(),
+        Some(known) => known.clone(),
         None => ask_for_service(cx).await.map_err(unread)?,
     };
     let connected = net::dial(&host, port, cx.deadline).await;
@@ -88,7 +88,7 @@ async fn to_kubernetes(cx: &Context) -> Result<String, Outcome> {
     Ok(format!("Service kubernetes at {host}:{port}"))
 }
 
-/// Outside of a pod nobody tells where it is.
+/// Outside of a pod the address of the Service has to be requested.
 async fn ask_for_service(cx: &Context) -> Result<(String, u16), Outcome> {
     let api = cx.surroundings.api.connect(cx.deadline).await?;
     let spec = cluster::service(&api, KUBERNETES).await?.spec.unwrap_or_default();
@@ -118,7 +118,7 @@ impl Network {
     }
 }
 
-/// Pods of other nodes, of as many nodes as there are; those of this node if there are no others.
+/// Chooses pods on other nodes, on as many nodes as possible, or pods on this node if there are no others.
 fn choose(endpoints: Vec<Endpoint>, here: Option<&str>) -> Vec<Endpoint> {
     let usable = endpoints.into_iter().filter(|endpoint| !endpoint.ports.is_empty());
     let (mut near, far): (Vec<Endpoint>, Vec<Endpoint>) =

@@ -1,4 +1,4 @@
-//! A built-in check that the configuration has switched off.
+//! A built-in check that the configuration has disabled.
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};

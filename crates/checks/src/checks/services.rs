@@ -1,4 +1,4 @@
-//! Services are found by the API and answer at their addresses.
+//! Services are found through the API and answer at their addresses.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,23 +15,22 @@ use crate::cluster::{self, unread, unread_trouble};
 use crate::lookup::{self, Server, Transport};
 use crate::net;
 
-/// Asked of DNS Services if `worker.dnsTestDomains` has no name. Any answer will do.
+/// The question for DNS Services if `worker.dnsTestDomains` has no name. Any answer will do.
 const ANY_NAME: &str = "kubernetes.default.svc.cluster.local.";
 const DNS_PORT: i32 = 53;
 
 pub(crate) static ABOUT: About = About {
     name: "services",
-    summary: "For each Service of `worker.services` the API server knows the Service and at least one ready pod behind \
-              it, and its ClusterIP answers through kube-proxy: a DNS Service (one with port 53) to a question over \
-              UDP and over TCP, any other by a TCP connection to each of its TCP ports. A headless Service has no \
-              ClusterIP to try.",
+    summary: "Each Service in `worker.services` exists and has at least one ready pod, and its ClusterIP answers through \
+              kube-proxy: a DNS Service (one with port 53) to a query over UDP and over TCP, any other Service by a TCP \
+              connection to each of its TCP ports. A headless Service has no ClusterIP to try.",
     kinds: &[
         (Kind::Timeout, "look at kube-proxy on this node: it makes the addresses of Services work"),
         (Kind::Refused, "kube-proxy knows no pod for it: look at kube-proxy and at the Service"),
-        (Kind::Unreachable, "there is no way to it: look at the routes of the node and at kube-proxy"),
+        (Kind::Unreachable, "there is no route to it: look at the routes of the node and at kube-proxy"),
         (Kind::Closed, "connected, but closed at once: look at the pods of the Service"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
-        (Kind::BadAnswer, "what answers there may be no DNS server: look at the Service"),
+        (Kind::BadAnswer, "what answers there may not be a DNS server: look at the Service"),
         (Kind::NoEndpoints, "look at the pods of the Service: none is ready"),
         (Kind::NoDnsEndpoints, "look at the DNS pods: none is ready"),
         (Kind::NoClusterIp, "take the Service out of worker.services, or give it a ClusterIP"),
@@ -110,7 +109,7 @@ impl Services {
                 let kind = trouble.kind;
                 Err(trouble.within(kind, &format!("{name}: ")))
             }
-            None => Ok(format!("{name} with {ready} ready{}", told(&targets))),
+            None => Ok(format!("{name} with {ready} ready{}", addresses_of(&targets))),
         }
     }
 
@@ -124,7 +123,7 @@ impl Services {
     }
 }
 
-/// Something at the address of a Service that must answer.
+/// A port of a Service that must answer.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     Tcp(SocketAddr),
@@ -135,7 +134,7 @@ fn is_dns(spec: &ServiceSpec) -> bool {
     spec.ports.iter().flatten().any(|port| port.port == DNS_PORT)
 }
 
-/// What of a Service must answer, or why nothing can.
+/// Returns the ports of a Service that must answer, or why none can.
 fn targets(spec: &ServiceSpec) -> Result<Vec<Target>, &'static str> {
     let listed = spec.cluster_ips.iter().flatten().chain(&spec.cluster_ip);
     let mut addresses: Vec<&str> = listed.map(String::as_str).filter(|ip| !ip.is_empty()).collect();
@@ -146,7 +145,7 @@ fn targets(spec: &ServiceSpec) -> Result<Vec<Target>, &'static str> {
     }
     let ports: Vec<&ServicePort> = spec.ports.iter().flatten().collect();
     let is_dns = is_dns(spec);
-    // The word None of a headless Service is no address, and leaves nothing to try.
+    // The `None` of a headless Service is not an address, and leaves nothing to try.
     let addresses = addresses.into_iter().filter_map(|ip| ip.parse::<IpAddr>().ok());
     let each = addresses.flat_map(|ip| ports.iter().filter_map(move |port| target(ip, port, is_dns)));
     Ok(each.collect())
@@ -156,7 +155,7 @@ fn target(ip: IpAddr, port: &ServicePort, is_dns: bool) -> Option<Target> {
     let address = SocketAddr::new(ip, u16::try_from(port.port).ok()?);
     let protocol = port.protocol.as_deref().unwrap_or("TCP");
     match (is_dns, protocol) {
-        // Other ports of a DNS server, such as that of its metrics, are often closed.
+        // Other ports of a DNS server, such as its metrics port, are often closed.
         (true, _) if port.port != DNS_PORT => None,
         (true, "UDP") => Some(Target::Dns(Server { address, transport: Transport::Udp })),
         (true, "TCP") => Some(Target::Dns(Server { address, transport: Transport::Tcp })),
@@ -165,7 +164,7 @@ fn target(ip: IpAddr, port: &ServicePort, is_dns: bool) -> Option<Target> {
     }
 }
 
-fn told(targets: &[Target]) -> String {
+fn addresses_of(targets: &[Target]) -> String {
     let words: Vec<String> = targets
         .iter()
         .map(|target| match target {

@@ -1,4 +1,4 @@
-//! A TCP connection to wherever the user wants one.
+//! A TCP connection to an address of the user's choice.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,13 +9,13 @@ use crate::{net, web};
 
 pub(crate) static ABOUT: About = About {
     name: "tcp",
-    summary: "A TCP connection to a host and port. Of several addresses of a name one is enough.",
+    summary: "A TCP connection to a host and port. If a name has several addresses, one that answers is enough.",
     kinds: &[
         (Kind::Resolve, "look at DNS, and whether the name is right"),
-        (Kind::Timeout, "nothing comes back: look at firewall rules, security groups and routes"),
+        (Kind::Timeout, "there is no answer: look at firewall rules, security groups and routes"),
         (Kind::Refused, "the host was reached, but nothing listens at this port"),
-        (Kind::Unreachable, "there is no way to it: look at the routes of the node"),
-        (Kind::Closed, "something on the way ends the connection: look at firewalls"),
+        (Kind::Unreachable, "there is no route to it: look at the routes of the node"),
+        (Kind::Closed, "the connection is closed on the way: look at firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
     ],
 };
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_goes_wrong_is_told() {
+    async fn whatever_goes_wrong_is_reported() {
         assert_eq!(kind(&testing::closed_tcp().await).await, Kind::Refused);
         assert_eq!(kind(&"255.255.255.255:1").await, Kind::Unreachable);
         assert_eq!(kind(&"no-such-name.invalid:1").await, Kind::Resolve);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listener_that_takes_nobody_in_times_out() {
+    async fn a_listener_that_accepts_no_connection_times_out() {
         let address = testing::full_tcp().await;
         let outcome = testing::outcome(&to(&address), &context(shortly())).await;
         let Outcome::Fail(trouble) = outcome else { panic!("{outcome:?}") };

@@ -1,4 +1,4 @@
-//! `docs/checks.md` says what the code says.
+//! `docs/checks.md` matches the code.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -37,11 +37,11 @@ fn every_check_and_every_failure_is_in_the_documentation() {
             expected.join("\n")
         );
     }
-    let told = |text: &str| text.lines().filter(|line| line.starts_with("| `")).count();
+    let row_count = |text: &str| text.lines().filter(|line| line.starts_with("| `")).count();
     let tables =
         page.split("| Failure |").skip(1).map(|table| table.split("\n\n").next().unwrap_or_default());
-    let written: usize = tables.map(told).sum();
-    assert_eq!(written, told(&expected.join("\n")));
+    let written: usize = tables.map(row_count).sum();
+    assert_eq!(written, row_count(&expected.join("\n")));
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn an_error_is_kept_as_far_as_it_goes() {
     assert_eq!(left.error.map(|error| error.len()), Some(400 + '…'.len_utf8()));
 }
 
-/// A simple generator: the same numbers in every run.
+/// A simple deterministic generator.
 fn numbers(mut seed: u64) -> impl FnMut(usize) -> usize {
     move |below| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -104,7 +104,7 @@ fn numbers(mut seed: u64) -> impl FnMut(usize) -> usize {
 }
 
 #[test]
-fn whatever_comes_it_fits_and_the_first_failure_is_told() {
+fn whatever_comes_it_fits_and_the_first_failure_is_reported() {
     let alphabet = ['a', 'ß', '…', '𝄞', '"', '\\', '\n', '\u{1}', '\u{7f}', '字'];
     for seed in 0..150 {
         let mut number = numbers(seed);

@@ -24,10 +24,10 @@ async fn one_family_is_enough() {
     let only = |wanted: RecordType| {
         move |_: &Name, asked: RecordType| if asked == wanted { Reply::Address } else { Reply::Silence }
     };
-    // The fake's record is an A record, so only that question is answered by it.
+    // The fake has only an A record, so it answers only that question.
     let server = FakeDns::with(only(RecordType::A), TransportSet::Both).await;
     assert_eq!(addresses(&name(), to(server.address, Transport::Udp), soon()).await, Ok(()));
-    // A name with no record of one family may have one of the other: silence there is what counts.
+    // A name without a record of one family may have one of the other, so a timeout there decides.
     let half = |_: &Name, asked: RecordType| match asked {
         RecordType::A => Reply::Code(ResponseCode::NoError),
         _ => Reply::Silence,
@@ -47,7 +47,7 @@ async fn one_family_is_enough() {
 }
 
 #[tokio::test]
-async fn every_way_to_say_no_is_told_apart() {
+async fn every_negative_answer_is_distinguished() {
     let cases = [
         (Reply::Code(ResponseCode::NoError), Kind::NoRecords, "a.example has no address at"),
         (Reply::Code(ResponseCode::NXDomain), Kind::Nxdomain, "a.example does not exist at"),
@@ -56,7 +56,7 @@ async fn every_way_to_say_no_is_told_apart() {
             Kind::Servfail,
             "a.example could not be looked up (SERVFAIL) by",
         ),
-        (Reply::Code(ResponseCode::Refused), Kind::QueryRefused, "a.example was refused to us (REFUSED) by"),
+        (Reply::Code(ResponseCode::Refused), Kind::QueryRefused, "a.example was refused (REFUSED) by"),
         (Reply::Code(ResponseCode::NotImp), Kind::BadAnswer, "a.example was answered with"),
     ];
     for (reply, kind, words) in cases {
@@ -117,7 +117,7 @@ async fn silence_times_out() {
 async fn what_is_not_an_answer_to_the_question_is_none() {
     for reply in [Reply::Garbage, Reply::OtherId, Reply::OtherQuestion] {
         let server = FakeDns::start(reply).await;
-        // Over UDP it may come from anybody, so the answer proper is waited for.
+        // Over UDP the message may come from anybody, so the real answer is awaited.
         let trouble = addresses(&name(), to(server.address, Transport::Udp), shortly()).await.unwrap_err();
         assert_eq!(trouble.kind, Kind::Timeout, "{reply:?} {trouble:?}");
         let trouble = addresses(&name(), to(server.address, Transport::Tcp), soon()).await.unwrap_err();
@@ -139,14 +139,14 @@ async fn a_port_on_which_nobody_listens_refuses_over_both_transports() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_ended_is_told() {
+async fn a_connection_that_is_closed_is_reported() {
     let address = testing::closing_tcp().await;
     let trouble = addresses(&name(), to(address, Transport::Tcp), soon()).await.unwrap_err();
     assert_eq!(trouble.kind, Kind::Closed, "{trouble:?}");
 }
 
 #[test]
-fn the_usual_port_is_not_told() {
+fn the_usual_port_is_not_shown() {
     let server = |address: &str| to(address.parse().unwrap(), Transport::Udp).to_string();
     assert_eq!(server("10.96.0.10:53"), "10.96.0.10 over udp");
     assert_eq!(server("10.96.0.10:54"), "10.96.0.10:54 over udp");

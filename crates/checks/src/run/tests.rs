@@ -8,15 +8,15 @@ use tokio::time::sleep_until;
 use super::*;
 use crate::check::About;
 
-/// What a made-up check does at each try.
+/// What a fake check does at each attempt.
 #[derive(Debug, Clone, Copy)]
 enum Behaviour {
     Pass,
-    /// Fails so often, and passes then.
+    /// Fails this many times, and then passes.
     Fail(u32),
-    /// Waits for its deadline, as a good check does, and tells.
+    /// Waits for its deadline and reports that, as a well-behaved check does.
     Wait,
-    /// Does not even heed its deadline.
+    /// Ignores its deadline.
     Hang,
     /// Fails the first time, then waits.
     FailThenWait,
@@ -65,7 +65,8 @@ impl Check for Fake {
     }
 }
 
-/// Runs made-up checks: all the time there is, the time of each, further tries. Tells results, tries and time.
+/// Runs fake checks. `limits` are the total timeout, the timeout of each check, and the retries. Returns the results,
+/// the number of attempts and the elapsed time.
 async fn play(behaviours: &[Behaviour], limits: (u32, u32, u32)) -> (Vec<CheckResult>, Vec<u32>, Duration) {
     let (timeout_seconds, check_timeout_seconds, retries) = limits;
     let plan = CheckPlan { timeout_seconds, check_timeout_seconds, retries, ..CheckPlan::default() };
@@ -119,7 +120,7 @@ async fn a_check_that_fails_is_tried_again_with_growing_pauses() {
 #[tokio::test(start_paused = true)]
 async fn the_time_for_all_is_kept_and_some_of_it_is_left_for_the_report() {
     let (results, tries, time) = play(&[Behaviour::Wait], (25, 10, 10)).await;
-    // The third try is cut short at 24 s, so the second one is told.
+    // The third attempt is cut short at 24 s, so the second one is reported.
     assert_eq!(words(&results), ["a timeout: waited (tried 2 times)"]);
     assert_eq!((tries, time), (vec![3], Duration::from_secs(24)));
     // The fourth pause would take too long.
@@ -134,13 +135,13 @@ async fn the_time_for_all_is_kept_and_some_of_it_is_left_for_the_report() {
 async fn what_a_whole_try_said_is_not_lost_to_one_that_was_cut_short() {
     let (results, tries, _) = play(&[Behaviour::FailThenWait], (10, 10, 1)).await;
     assert_eq!((words(&results), tries), (vec!["a refused: at once".to_owned()], vec![2]));
-    // Only what ended with the time was cut short.
+    // An attempt that ended before the time was over was not cut short.
     let (results, tries, _) = play(&[Behaviour::Fail(2)], (10, 10, 2)).await;
     assert_eq!((words(&results), tries), (vec!["a passed".to_owned()], vec![3]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_told_is_that_of_the_last_try() {
+async fn the_reported_time_is_that_of_the_last_try() {
     let (results, ..) = play(&[Behaviour::FailThenWait, Behaviour::Pass], (60, 10, 1)).await;
     assert_eq!((results[0].millis, results[1].millis), (10_000, 0));
     assert_eq!(results[1].note, "seen");
@@ -169,7 +170,7 @@ fn a_plan_becomes_checks_in_its_order() {
 }
 
 #[tokio::test]
-async fn what_was_switched_off_is_told_and_the_rest_runs() {
+async fn what_was_switched_off_is_reported_and_the_rest_runs() {
     let plan = CheckPlan {
         skip_checks: BuiltInCheck::ALL.to_vec(),
         checks: vec![CheckSpec {

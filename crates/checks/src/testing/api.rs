@@ -1,4 +1,4 @@
-//! A web server that plays an API server, or any other.
+//! An HTTP server that acts as an API server, or any other.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,12 +17,12 @@ use tokio_rustls::TlsAcceptor;
 use super::{Authority, listen};
 use crate::api::ApiAccess;
 
-/// What is said to a request.
+/// The answer to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     Json(u16, Value),
     Text(u16, String),
-    /// The head of an answer and this many bytes of what should follow, and then no more.
+    /// The head of an answer and this many bytes of its body, and then nothing more.
     Stuck(usize),
     Silence,
 }
@@ -34,7 +34,7 @@ impl Answer {
     }
 }
 
-/// The server, and what was asked of it.
+/// The server, and the requests that it received.
 pub(crate) struct FakeApi {
     pub(crate) address: SocketAddr,
     authority: Option<Authority>,
@@ -44,19 +44,19 @@ pub(crate) struct FakeApi {
 type Decide = Arc<dyn Fn(&str) -> Answer + Send + Sync>;
 
 impl FakeApi {
-    /// Over TLS, for the address it has.
+    /// Serves over TLS, with a certificate for its address.
     pub(crate) async fn start(decide: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         Self::named("127.0.0.1", decide).await
     }
 
-    /// Over TLS, with a certificate for a name.
+    /// Serves over TLS, with a certificate for a name.
     pub(crate) async fn named(name: &str, decide: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let authority = Authority::new();
         let acceptor = authority.acceptor(name);
         Self::serve(Some((authority, acceptor)), Arc::new(decide)).await
     }
 
-    /// Without TLS.
+    /// Serves without TLS.
     pub(crate) async fn plain(decide: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         Self::serve(None, Arc::new(decide)).await
     }
@@ -84,12 +84,12 @@ impl FakeApi {
         Self { address, authority, asked }
     }
 
-    /// Method, path and user of each request so far, and whether it was larger than any packet.
+    /// Returns method, path and user of each request so far, and whether it was larger than any packet.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How a pod with a token would reach it.
+    /// Returns the configuration of a pod with a token.
     pub(crate) fn config(&self) -> Config {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
         let mut config = Config::new(format!("{scheme}://{}", self.address).parse().unwrap());

@@ -1,4 +1,4 @@
-//! A nameserver.
+//! A fake nameserver.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 
-/// What it says to a question.
+/// The reply to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
     Address,
@@ -20,7 +20,7 @@ pub(crate) enum Reply {
     Silence,
 }
 
-/// Over what it answers; over the rest it is silent.
+/// The transports over which it answers. Over the others it is silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransportSet {
     Both,
@@ -28,7 +28,7 @@ pub(crate) enum TransportSet {
     TcpOnly,
 }
 
-/// A nameserver that says the same to every question, except that it knows names below `known`.
+/// A nameserver with scripted replies.
 #[derive(Debug)]
 pub(crate) struct FakeDns {
     pub(crate) address: SocketAddr,
@@ -39,7 +39,7 @@ impl FakeDns {
         Self::with(move |_, _| reply, TransportSet::Both).await
     }
 
-    /// Decides by name and type.
+    /// Chooses the reply by name and type.
     pub(crate) async fn with(
         decide: impl Fn(&Name, RecordType) -> Reply + Copy + Send + Sync + 'static,
         transports: TransportSet,
@@ -65,7 +65,7 @@ impl FakeDns {
     }
 }
 
-/// One port of both kinds. A port that is free for TCP may be taken for UDP.
+/// Binds the same port for UDP and TCP. A port that is free for TCP may be taken for UDP.
 async fn sockets() -> (UdpSocket, TcpListener) {
     for _ in 0..100 {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
-/// An authority and what it signs.
+/// A certificate authority.
 pub(crate) struct Authority {
     /// Its own certificate.
     pub(crate) certificate: Vec<u8>,
@@ -24,7 +24,7 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key) }
     }
 
-    /// What a server for this name needs.
+    /// Returns an acceptor with a certificate for this name.
     pub(crate) fn acceptor(&self, name: &str) -> TlsAcceptor {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "server of the test");

@@ -1,4 +1,4 @@
-//! The page about failures, made from the tables of what can fail.
+//! The page about failures, generated from the tables of failures.
 
 use std::fmt::Write as _;
 
@@ -7,17 +7,16 @@ use knr_core::fault::{Blame, Kind, WAITING_REASONS, WorkerFailure};
 
 const INTRODUCTION: &str = include_str!("failures.md");
 
-/// The page.
 pub(crate) fn page() -> String {
     let workers = WorkerFailure::ALL.iter().map(|it| (it.word(), it.blame(), it.meaning(), it.remedy()));
     let kinds = Kind::ALL.iter().map(|it| (it.word(), it.blame(), it.meaning(), it.remedy()));
     let mut text = INTRODUCTION.to_owned();
     text.push_str("\n## Failures of checks\n\n");
     text.push_str("The `kind` in the [report](checks.md#the-report) of a worker. A kind that is not in this table, such as one of ");
-    text.push_str("your own image, counts as the node's.\n\n");
+    text.push_str("your own image, is the fault of the node or of the cluster.\n\n");
     table(&mut text, "Kind", kinds);
     text.push_str("\n## Failures of workers\n\n");
-    text.push_str("The reason of the condition if a worker left no report of a failed check.\n\n");
+    text.push_str("The reason of the condition if a worker failed and its report names no failed check.\n\n");
     table(&mut text, "Reason", workers);
     text.push_str("\n## Nodes that wait\n\n");
     text.push_str("The reason of the condition while it is `Unknown`, if no run of the checks explains it. None of these counts as a failure.\n\n");
@@ -27,7 +26,7 @@ pub(crate) fn page() -> String {
         let _ = writeln!(text, "| `{}` | {meaning} | {remedy} |", reason.word());
     }
     text.push_str("\n## Workers that wait\n\n");
-    text.push_str("Reasons by which the kubelet says that a container will not start until somebody changes something. A worker ");
+    text.push_str("Reasons with which the kubelet reports that a container will not start until something is changed. A worker ");
     text.push_str("that waits for any other reason has `worker.pendingTimeoutSeconds` to start.\n\n");
     text.push_str("| Reason of the container | Failure |\n| --- | --- |\n");
     for (reason, failure) in WAITING_REASONS {
@@ -49,6 +48,7 @@ const fn whose(blame: Blame) -> &'static str {
     match blame {
         Blame::Node => "node",
         Blame::Cluster => "cluster",
+        Blame::Unclear => "node or cluster",
         Blame::Installation => "installation",
     }
 }

@@ -1,4 +1,4 @@
-//! The reference of the configuration, made from the schema and the defaults.
+//! The reference of the configuration, generated from the schema and the defaults.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ const INTRODUCTION: &str = include_str!("introduction.md");
 const CAUTIOUS: &str = include_str!("cautious.md");
 const BROKEN: &str = include_str!("broken.yaml");
 
-/// The generated files: their names in `docs/` and their texts.
+/// The generated files: their names in `docs/` and their contents.
 pub(crate) fn files() -> [(&'static str, String); 3] {
     [
         ("config.schema.json", format!("{:#}\n", Config::schema())),
@@ -41,7 +41,7 @@ fn reference() -> String {
     [text, environment(), whole, CAUTIOUS.to_owned(), errors()].concat()
 }
 
-/// One row for each key of a mapping, and after it the rows of what the key contains.
+/// Writes one row for each key of a mapping, followed by the rows of its nested keys.
 fn rows(schema: &Value, holder: &Value, prefix: &str, text: &mut String) {
     let holder = resolve(schema, holder);
     for (key, property) in holder["properties"].as_object().into_iter().flatten() {
@@ -52,7 +52,7 @@ fn rows(schema: &Value, holder: &Value, prefix: &str, text: &mut String) {
         let default = match contents {
             _ if is_required => "required".to_owned(),
             Some(_) if property["anyOf"].is_array() => "absent".to_owned(),
-            // The keys below have a default each, so there is none for the whole.
+            // Each nested key has its own default, so there is none for the whole.
             Some(inner) if inner.get("required").is_none() && item_of(property).is_none() => String::new(),
             _ => default(&property["default"]),
         };
@@ -66,7 +66,7 @@ fn rows(schema: &Value, holder: &Value, prefix: &str, text: &mut String) {
     }
 }
 
-/// The mapping of known keys that a key holds, by itself or in a list.
+/// The mapping of known keys that a key contains, directly or in a list.
 fn contents<'a>(schema: &'a Value, property: &'a Value) -> Option<&'a Value> {
     let inner = resolve(schema, item_of(property).unwrap_or(property));
     (inner["additionalProperties"] == false).then_some(inner)
@@ -82,7 +82,7 @@ fn resolve<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
     name.map_or(property, |name| &schema["$defs"][name])
 }
 
-/// What may be written.
+/// The values that a key accepts.
 fn values(schema: &Value, property: &Value) -> String {
     let property = resolve(schema, property);
     if let Some(words) = words(property) {
@@ -110,7 +110,7 @@ fn values(schema: &Value, property: &Value) -> String {
     }
 }
 
-/// The words of which one may be written, and what each means.
+/// The words that a key accepts, each with its meaning.
 fn words(property: &Value) -> Option<Vec<(&str, String)>> {
     let words = property["oneOf"].as_array()?;
     Some(words.iter().map(|word| (word["const"].as_str().unwrap_or_default(), prose(word))).collect())
@@ -146,7 +146,7 @@ fn default(value: &Value) -> String {
 
 fn environment() -> String {
     let mut text =
-        "\n## Environment variables\n\nA variable overrides the file. An empty one counts as not set.\n\n\
+        "\n## Environment variables\n\nEnvironment variables override the file. An empty variable counts as unset.\n\n\
                     | Variable | Sets | Value |\n| --- | --- | --- |\n"
             .to_owned();
     for variable in variables() {
@@ -159,7 +159,7 @@ fn environment() -> String {
 fn errors() -> String {
     let output = Config::parse(BROKEN).map_or_else(|problems| problems.to_string(), |_| String::new());
     format!(
-        "\n## Errors\n\nEverything that is wrong with a file is reported at once, in file order. This file:\n\n\
+        "\n## Errors\n\nAll errors in a file are reported at once, in the order of the file. This file:\n\n\
          ```yaml\n{BROKEN}```\n\ngives:\n\n```text\n{output}\n```\n"
     )
 }

@@ -1,10 +1,10 @@
-//! Writes values as YAML, in the plain form in which people write configuration.
+//! Writes values as YAML, in the plain style of handwritten configuration.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// A value as the text of a file.
+/// Renders a value as the text of a file.
 pub(crate) fn write(value: &Value) -> String {
     let mut text = String::new();
     block(value, 0, &mut text);
@@ -47,7 +47,7 @@ fn nested(value: &Value, indent: usize, text: &mut String) {
     }
 }
 
-/// A value on one line. Text that could be read as anything else is put in quotes.
+/// Renders a value on one line. Text that YAML could parse as anything else is quoted.
 pub(crate) fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),

@@ -1,8 +1,8 @@
-//! Holds a tree against the schema and the rules.
+//! Validates a tree against the schema and the rules.
 //!
-//! All problems are to come at once. So what does not fit the schema is reported and left out, the rest becomes
-//! a configuration, and the rules judge that. What they say about a part that was left out is not told: it would
-//! be about defaults nobody asked for.
+//! All problems are reported at once. So a part that does not match the schema is reported and left out, the rest
+//! becomes a configuration, and the rules validate that. Their findings about parts that were left out are dropped,
+//! because they would be about defaults that nobody asked for.
 
 mod words;
 
@@ -18,7 +18,7 @@ use super::suggest::nearest;
 use super::tree::{Entry, Node, Value};
 use super::{Config, format, rules};
 
-/// The configuration that a tree describes, and all that is wrong with it.
+/// Returns the configuration that a tree describes, and all problems with it.
 pub(super) fn config(tree: &Node) -> (Config, Vec<Finding>) {
     let schema = Config::schema();
     let mut walk = Walk { schema: &schema, findings: Vec::new(), left_out: Vec::new() };
@@ -42,7 +42,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The part of a value that fits the schema, if any does.
+    /// Returns the part of a value that matches the schema, if any.
     fn node(&mut self, node: &Node, schema: &'a Json, path: &Path) -> Option<Json> {
         let is_optional = allows_null(schema);
         let (name, schema) = self.resolve(schema);
@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
         fitting
     }
 
-    /// Follows references; gives the name of the type, too, if it has one.
+    /// Follows a reference. Returns the name of the type too, if it has one.
     fn resolve(&self, schema: &'a Json) -> (&'a str, &'a Json) {
         let optional = schema["anyOf"].as_array().and_then(|either| either.first());
         let Some(reference) = optional.unwrap_or(schema)["$ref"].as_str() else { return ("", schema) };
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         complete.then_some(Json::Object(fitting))
     }
 
-    /// The entries of a mapping without those whose key came before.
+    /// Returns the entries of a mapping without duplicate keys, which it reports.
     fn unique<'n>(&mut self, entries: &'n [Entry], path: &Path) -> Vec<&'n Entry> {
         let mut seen: BTreeMap<&str, &Entry> = BTreeMap::new();
         let mut unique = Vec::new();
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
         self.findings.push(finding.at(entry.key_location));
     }
 
-    /// Where in a section a key would be known that is unknown where it was written.
+    /// Finds the section in which an unknown key would be valid.
     fn elsewhere(&self, key: &str) -> Option<String> {
         self.schema["properties"].as_object()?.iter().find_map(|(section, schema)| {
             let (_, schema) = self.resolve(schema);
@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
             self.report(path, "the list is empty; expected at least one item".to_owned());
             return None;
         }
-        // Not short-circuiting: every item is to be looked at.
+        // No short-circuiting: every item has to be validated.
         let fitting: Vec<Option<Json>> = items
             .iter()
             .enumerate()
@@ -205,7 +205,8 @@ impl<'a> Walk<'a> {
             self.report(path, mismatch("a whole number", node, path));
             return None;
         };
-        // A whole number too large for any integer is read as a float; how it was written tells.
+        // A whole number that is too large for any integer is parsed as a float. Its source text shows that it is
+        // whole.
         let is_whole = !number.is_f64() || written.chars().all(|c| c.is_ascii_digit() || c == '-');
         if !is_whole {
             self.report(path, mismatch("a whole number", node, path));
@@ -228,7 +229,7 @@ impl<'a> Walk<'a> {
         Some(Json::Bool(value))
     }
 
-    /// A value that is passed on as it is: only Kubernetes knows what belongs in it.
+    /// Passes a value on unchanged: only Kubernetes knows its fields.
     fn anything(&mut self, node: &Node, path: &Path) -> Json {
         match &node.value {
             Value::Null => Json::Null,
@@ -249,7 +250,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What is wrong with a text by the keywords for text in its schema.
+/// Validates a text against the string keywords of its schema.
 fn text_problem(text: &str, schema: &Json) -> Option<String> {
     if schema["format"] == selector::SCHEMA_FORMAT {
         return text.parse::<Selector>().err().map(|error| {

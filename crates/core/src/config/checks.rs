@@ -1,4 +1,4 @@
-//! The part of the `worker` section that says what is checked, and the plan that a worker gets of it.
+//! The checks in the `worker` section, and the plan that is derived from it for a worker.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl BuiltInCheck {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CheckSpec {
-    /// Name of the check in reports. No other check has it.
+    /// Name of the check in reports. It must be unique.
     #[schemars(regex(pattern = format::DNS_LABEL.pattern))]
     pub name: String,
     /// Passes if a TCP connection can be made.
@@ -53,15 +53,15 @@ pub struct CheckSpec {
     /// Passes if a web server answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSpec>,
-    /// Passes if a file or folder exists.
+    /// Passes if a file or directory exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSpec>,
-    /// Passes if large packets get through both ways. `{}`: to and from the API server.
+    /// Passes if large packets get through in both directions. `{}`: to and from the API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<MtuSpec>,
 }
 
-/// What kind of check it is, with its settings.
+/// The kind of a check, with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckKind<'a> {
     /// A TCP connection.
@@ -75,10 +75,10 @@ pub enum CheckKind<'a> {
 }
 
 impl CheckSpec {
-    /// The keys by which the kind of a check is given.
+    /// The keys that select the kind of a check.
     pub(super) const KINDS: [&'static str; 4] = ["tcp", "http", "file", "mtu"];
 
-    /// Every kind that was given. A configuration that keeps the rules gives exactly one.
+    /// Every kind that was given. A valid configuration gives exactly one.
     pub fn kinds(&self) -> impl Iterator<Item = CheckKind<'_>> {
         [
             self.tcp.as_ref().map(CheckKind::Tcp),
@@ -95,7 +95,7 @@ impl CheckSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TcpSpec {
-    /// Where to, such as `registry.example.com:443`, `10.0.0.1:22` or `[2001:db8::1]:22`.
+    /// Host and port, such as `registry.example.com:443`, `10.0.0.1:22` or `[2001:db8::1]:22`.
     #[schemars(regex(pattern = format::HOST_AND_PORT.pattern))]
     pub address: String,
 }
@@ -104,15 +104,15 @@ pub struct TcpSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HttpSpec {
-    /// What is fetched, by `http` or `https`. Redirections are not followed.
+    /// URL to fetch, with `http` or `https`. Redirects are not followed.
     #[schemars(regex(pattern = format::HTTP_URL.pattern))]
     pub url: String,
-    /// Status that the answer must have. Without it: any from 200 to 399.
+    /// Expected status of the response. If absent: any from 200 to 399.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 100, max = 599))]
     pub status: Option<u16>,
-    /// Whether any certificate is taken for good. Otherwise it must be signed by an authority that the image or
-    /// the cluster trusts.
+    /// Whether any certificate is accepted. Otherwise it must be signed by an authority that the image or the cluster
+    /// trusts.
     #[serde(default)]
     pub insecure: bool,
 }
@@ -121,7 +121,7 @@ pub struct HttpSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileSpec {
-    /// Path of the file or folder as the worker sees it. What is not in its image must be mounted with
+    /// Path of the file or directory as the worker sees it. What is not in its image must be mounted with
     /// `worker.volumes` and `worker.volumeMounts`.
     #[schemars(regex(pattern = format::ABSOLUTE_PATH.pattern))]
     pub path: String,
@@ -131,14 +131,14 @@ pub struct FileSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct MtuSpec {
-    /// What is fetched with a large request. The answer should be larger than 9,000 bytes. Without it: a page of
-    /// the API server.
+    /// URL to fetch with a large request. The response should be larger than 9,000 bytes. If absent: a page of the API
+    /// server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = format::HTTP_URL.pattern))]
     pub url: Option<String>,
 }
 
-/// What a worker needs to know of the configuration. The controller hands it over as JSON in an environment variable.
+/// The part of the configuration that a worker needs. The controller passes it as JSON in an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CheckPlan {
@@ -167,7 +167,7 @@ impl Default for CheckPlan {
 }
 
 impl CheckPlan {
-    /// Reads what the controller handed over. It is held against the same rules as a file.
+    /// Reads the plan that the controller passed. It is validated against the same rules as a file.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let unreadable = |error: serde_json::Error| {
             Problems::one(Problem { path: String::new(), location: None, message: error.to_string() })

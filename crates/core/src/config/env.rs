@@ -62,7 +62,7 @@ pub fn variables() -> &'static [Variable] {
 }
 
 impl Variable {
-    /// What its value looks like, with an example.
+    /// The form of its value, for messages and the reference.
     #[must_use]
     pub fn expected(&self) -> &'static str {
         match self.form {
@@ -97,8 +97,8 @@ impl Variable {
 }
 
 impl Config {
-    /// The configuration with the environment variables put over it that [`variables`] lists. An empty variable
-    /// counts as not set. Reports everything that is wrong at once, each problem by the name of its variable.
+    /// Applies the environment variables that [`variables`] lists to a configuration. An empty variable counts as not
+    /// set. Reports all problems at once, each by the name of its variable.
     pub fn from_environment(base: Self, vars: &BTreeMap<String, String>) -> Result<Self, Problems> {
         let given = Given::read(vars);
         let mut json = serde_json::to_value(base).map_err(|error| {
@@ -116,7 +116,7 @@ impl Config {
         let (config, findings) = check::config(&Node::from_json(&json));
         let mut problems: Vec<Problem> =
             findings.iter().filter_map(|finding| given.problem(finding)).collect();
-        // A variable that sets two keys would say the same twice.
+        // A variable that sets two keys would report the same problem twice.
         problems.dedup();
         let unreadable =
             given.unreadable.iter().map(|(variable, message)| by_name(variable, message.clone()));
@@ -124,7 +124,7 @@ impl Config {
     }
 }
 
-/// The variables that were given, read as far as they can be.
+/// The variables that were given, parsed as far as possible.
 struct Given<'a> {
     texts: &'a BTreeMap<String, String>,
     values: Vec<(&'static Variable, Value)>,
@@ -147,8 +147,8 @@ impl<'a> Given<'a> {
         given
     }
 
-    /// The finding as a problem of a variable. None if it is about a key whose variable could not be read: that
-    /// is told already, and the value in the key's place is not what the user wants.
+    /// Attributes a finding to a variable. Returns `None` if the finding is about a key whose variable could not be
+    /// parsed: that is already reported, and the key does not have the value that the user wants.
     fn problem(&self, finding: &Finding) -> Option<Problem> {
         let of_unreadable = |path: &Path| self.unreadable.iter().any(|(variable, _)| sets(variable, path));
         if finding.paths().any(of_unreadable) {
@@ -169,7 +169,7 @@ impl<'a> Given<'a> {
         Some(by_name(variable, format!("{}{explanation}", finding.message)))
     }
 
-    /// Which variables set the keys of a finding, or could set them.
+    /// Lists the variables that set the keys of a finding, or could set them.
     fn explain(&self, finding: &Finding) -> String {
         let touched = variables().iter().filter(|variable| finding.paths().any(|path| sets(variable, path)));
         let parts: Vec<String> = touched

@@ -1,16 +1,16 @@
-//! The forms that text in the configuration must have. Each form is a pattern, which goes into the schema, and
-//! a function, which is what counts here: it also knows the limits that a pattern cannot express.
+//! Formats of text in the configuration. Each format is a pattern, which goes into the schema, and a function, which is
+//! authoritative: it also enforces the limits that a pattern cannot express.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// One form of text.
+/// One format of text.
 #[derive(Debug)]
 pub(super) struct Format {
-    /// For the schema. Accepts all that `accepts` accepts.
+    /// For the schema. Matches everything that `accepts` accepts.
     pub(super) pattern: &'static str,
     /// For messages: completes "expected …".
     pub(super) expected: &'static str,
-    /// Whether a text has this form.
+    /// Returns whether a text has this format.
     pub(super) accepts: fn(&str) -> bool,
 }
 
@@ -103,7 +103,7 @@ pub(super) const QUANTITY: Format = Format {
     accepts: |text| quantity(text).is_some(),
 };
 
-/// All forms. A pattern in the schema is looked up here.
+/// All formats. A pattern in the schema is looked up here.
 pub(super) const ALL: [&Format; 14] = [
     &DNS_LABEL,
     &DNS_LABEL_OR_EMPTY,
@@ -132,7 +132,7 @@ fn is_dns_subdomain(text: &str) -> bool {
             .all(|part| bounded_by(part, |c| c.is_ascii_lowercase() || c.is_ascii_digit(), |c| c == '-'))
 }
 
-/// Looser than Kubernetes names: resolvers look up upper case letters and underscores, too.
+/// Looser than Kubernetes names: resolvers accept upper case letters and underscores, too.
 fn is_domain(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let only_digits = |part: &str| part.chars().all(|c| c.is_ascii_digit());
@@ -165,13 +165,13 @@ fn is_http_url(text: &str) -> bool {
     is_authority && path.chars().all(|c| c.is_ascii_graphic() && c != '#')
 }
 
-/// Whether this may be the key of a label, a taint or an annotation.
+/// Returns whether a text is a valid key of a label, a taint or an annotation.
 pub(super) fn is_label_key(text: &str) -> bool {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     prefix.is_none_or(is_dns_subdomain) && !name.is_empty() && is_label_value(name)
 }
 
-/// Whether this may be the value of a label or a taint.
+/// Returns whether a text is a valid value of a label or a taint.
 pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty()
         || text.len() <= 63
@@ -207,7 +207,7 @@ fn is_image_tag(text: &str) -> bool {
         && digest.is_none_or(hexadecimal)
 }
 
-/// The number that a Kubernetes quantity stands for, good enough to tell which of two is larger.
+/// The value of a Kubernetes quantity, precise enough to tell which of two is larger.
 pub(super) fn quantity(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);

@@ -10,25 +10,26 @@ use super::format;
 use super::selector::Selector;
 use crate::names;
 
-/// Which nodes are gated, by what, and what becomes of them.
+/// Which nodes are gated, by which taints, and what happens to them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct NodeManagement {
-    /// Whether a failed node is deleted, so that its autoscaler replaces it. Bounded by `limits.deletion`.
+    /// Whether a failed node is deleted after a fair trial, so that its autoscaler replaces it. Limited by
+    /// `limits.deletion`.
     pub delete_failed_nodes: bool,
     /// The taints of the verification gate. They stay on a node until its checks have passed.
     #[schemars(length(min = 1))]
     pub taints: Vec<Taint>,
-    /// Label that a node gets when its checks have passed.
+    /// Label that is set on a node when its checks have passed.
     pub verified_label: Label,
     /// What happens when a verified node comes back with another boot ID.
     pub on_reboot: OnReboot,
-    /// Whether nodes that never had the gate and run no pods of users are closed and checked, too. Not allowed together with
-    /// a `NoExecute` taint, which would evict pods that are scheduled there at that moment.
+    /// Whether nodes that never had the gate, and run nothing but DaemonSet pods, are also closed and checked. Not allowed
+    /// together with a `NoExecute` taint, which would evict pods that are scheduled there at that moment.
     pub backfill: bool,
-    /// Label selectors as kubectl takes them. A node that matches any of them is left alone.
+    /// Label selectors in kubectl's syntax. A node that matches any of them is left alone.
     pub exclude: Vec<Selector>,
-    /// Whether control plane nodes are gated, too.
+    /// Whether control plane nodes are also gated.
     pub include_control_plane: bool,
     /// Names of startup gates that must be open before the verification gate may open.
     #[schemars(inner(regex(pattern = format::DNS_LABEL.pattern)))]
@@ -126,9 +127,10 @@ impl Default for Label {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnReboot {
-    /// It is checked again and stays open meanwhile; it is closed if the checks fail.
+    /// It stays open while it is checked again, and is closed if it fails.
     Verify,
-    /// It is closed at once and checked again.
+    /// It is closed first and checked again. While the cluster is suspected, or too many nodes are closed
+    /// (`limits.deletion.maxFailingPercent`), it stays open and is checked as with `verify`.
     Close,
     /// Nothing.
     Ignore,
@@ -138,29 +140,29 @@ pub enum OnReboot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct StartupGate {
-    /// Name of the gate, for `after`, metrics and messages. No other gate has it, and it is not `verification`.
+    /// Name of the gate, for `after`, metrics and messages. It must be unique, and must not be `verification`.
     #[schemars(regex(pattern = format::DNS_LABEL.pattern))]
     pub name: String,
-    /// The taint that goes when the gate opens.
+    /// The taint that is removed when the gate opens.
     pub taint: Taint,
     /// Namespaces in which init pods are looked for. Pods elsewhere cannot open the gate.
     #[schemars(length(min = 1), inner(regex(pattern = format::DNS_LABEL.pattern)))]
     pub namespaces: Vec<String>,
-    /// Label selector, as kubectl takes it, of the init pods.
+    /// Label selector of the init pods, in kubectl's syntax.
     pub pod_selector: Selector,
-    /// Annotation by which an init pod says, with the value `true`, that it is done.
+    /// Annotation with which an init pod reports that it is done; its value is then `true`.
     #[schemars(regex(pattern = format::LABEL_KEY.pattern))]
     pub ready_annotation: String,
     /// Whether only the annotation counts, and not the readiness of the pod.
     pub annotation_only: bool,
-    /// Seconds the gate stays closed at least, even if its init pods are ready sooner.
+    /// Minimum number of seconds for which the gate stays closed, even if its init pods are ready sooner.
     #[schemars(range(min = 0, max = 86400))]
     pub minimum_hold_seconds: u32,
-    /// Annotation put on the node when the gate opens; its value is the time in unix seconds.
+    /// Annotation that is set on the node when the gate opens; its value is the time in Unix seconds.
     #[schemars(regex(pattern = format::LABEL_KEY.pattern))]
     pub completed_annotation: String,
-    /// Names of gates that must be open before this one may open; `verification` may be among them. Absent: the
-    /// gate listed before this one. An empty list: none.
+    /// Names of gates that must be open before this one may open, including `verification`. If absent: the gate listed
+    /// before this one. If empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(inner(regex(pattern = format::DNS_LABEL.pattern)))]
     pub after: Option<Vec<String>>,
@@ -187,7 +189,7 @@ impl Default for StartupGate {
 }
 
 impl StartupGate {
-    /// How long the gate stays closed at least.
+    /// The minimum time for which the gate stays closed.
     #[must_use]
     pub fn minimum_hold(&self) -> SignedDuration {
         SignedDuration::from_secs(self.minimum_hold_seconds.into())

@@ -1,4 +1,4 @@
-//! Where in the configuration a value is.
+//! Paths of values in the configuration.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ enum Step {
     Index(usize),
 }
 
-/// The way from the top of the configuration to a value, such as `nodeManagement.taints[1].effect`.
+/// The path from the root of the configuration to a value, such as `nodeManagement.taints[1].effect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Path(Vec<Step>);
 
 impl Path {
-    /// The way to a key below known sections.
+    /// The path to a key, given the keys that lead to it.
     pub(super) fn of(keys: &[&str]) -> Self {
         Self(keys.iter().map(|&key| Step::Key(key.to_owned())).collect())
     }
 
-    /// The way that a text such as `nodeManagement.taints[0].key` describes.
+    /// Parses a path such as `nodeManagement.taints[0].key`.
     pub(super) fn parse(text: &str) -> Self {
         text.split(['.', '[']).fold(Self::default(), |path, part| {
             match part.strip_suffix(']').and_then(|index| index.parse().ok()) {
@@ -28,12 +28,12 @@ impl Path {
         })
     }
 
-    /// The way to a key of this mapping.
+    /// The path to a key of this mapping.
     pub(super) fn key(&self, key: &str) -> Self {
         self.step(Step::Key(key.to_owned()))
     }
 
-    /// The way to an item of this list.
+    /// The path to an item of this list.
     pub(super) fn index(&self, index: usize) -> Self {
         self.step(Step::Index(index))
     }
@@ -44,18 +44,18 @@ impl Path {
         Self(steps)
     }
 
-    /// The way to what contains this value.
+    /// The path to the parent of this value.
     pub(super) fn parent(&self) -> Option<Self> {
         let (_, steps) = self.0.split_last()?;
         Some(Self(steps.to_vec()))
     }
 
-    /// Whether one of the two is the other or lies in it.
+    /// Returns whether one of the two paths equals or contains the other.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(mine, theirs)| mine == theirs)
     }
 
-    /// Follows the way down a tree, by what a key and an index mean there.
+    /// Follows the path down a tree, with the given functions for keys and indexes.
     pub(super) fn follow<T>(
         &self,
         root: T,
@@ -68,7 +68,7 @@ impl Path {
         })
     }
 
-    /// The last key, if the way ends in one.
+    /// The last key, if the path ends in one.
     pub(super) fn last_key(&self) -> Option<&str> {
         match self.0.last() {
             Some(Step::Key(key)) => Some(key),

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, said so that a person can mend it.
+//! Problems with a configuration, worded so that the user can fix them.
 
 use std::fmt;
 
@@ -8,9 +8,7 @@ use super::tree::Node;
 /// A place in a file. Both numbers start at 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// Line.
     pub line: u64,
-    /// Column.
     pub column: u64,
 }
 
@@ -20,15 +18,15 @@ impl fmt::Display for Location {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The key, such as `nodeManagement.taints[1].effect`, or the environment variable. Empty if the file as a
-    /// whole is meant.
+    /// The key, such as `nodeManagement.taints[1].effect`, or the environment variable. Empty if the problem is the
+    /// file as a whole.
     pub path: String,
-    /// Where in the file. Environment variables have no such place.
+    /// The location in the file. Environment variables have none.
     pub location: Option<Location>,
-    /// What is wrong and what was expected.
+    /// The problem, and what was expected.
     pub message: String,
 }
 
@@ -44,7 +42,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong, in file order. Never empty.
+/// All problems, in file order. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(Vec<Problem>);
 
@@ -58,7 +56,7 @@ impl Problems {
         Self(vec![problem])
     }
 
-    /// The value, unless there is a problem with it.
+    /// Returns the value, unless there are problems with it.
     pub(super) fn none_or<T>(value: T, problems: impl Iterator<Item = Problem>) -> Result<T, Self> {
         let mut problems: Vec<Problem> = problems.collect();
         problems.sort_by_key(|problem| problem.location);
@@ -84,13 +82,13 @@ impl fmt::Display for Problems {
     }
 }
 
-/// A problem before it is known where the configuration came from.
+/// A problem that is not yet attributed to a file or an environment variable.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) path: Path,
-    /// Other keys that have a part in it: a change there could mend it, too.
+    /// Other keys that are involved: a change there could fix the problem, too.
     pub(super) related: Vec<Path>,
-    /// The place, if it is not that of the value.
+    /// The location, if it is not that of the value.
     pub(super) location: Option<Location>,
     pub(super) message: String,
 }
@@ -110,13 +108,13 @@ impl Finding {
         self
     }
 
-    /// All keys that have a part in it, the most important one first.
+    /// All keys that are involved, the most important one first.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         std::iter::once(&self.path).chain(&self.related)
     }
 
-    /// The problem as the reader of the file should see it. If the key that matters most was not written, a
-    /// related one that was written is shown instead, else whatever contains the key.
+    /// The problem as shown to the reader of the file. If the most important key is not in the file, the first related
+    /// key that is in the file is shown instead. If there is none, the location is that of the nearest parent.
     pub(super) fn in_file(self, tree: &Node) -> Problem {
         let written = self.paths().find(|path| tree.find(path).is_some()).unwrap_or(&self.path);
         let location = self.location.or_else(|| tree.nearest(written));

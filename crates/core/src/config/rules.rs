@@ -1,4 +1,4 @@
-//! The rules that no schema can express: those about several keys at once.
+//! The rules that the schema cannot express, most of them about several keys at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use super::worker::{RawObject, Toleration, TolerationOperator};
 use super::{BuiltInCheck, CheckSpec, Config, Effect, Taint};
 use crate::names;
 
-/// Prefixes of taints that Kubernetes and cloud providers put on nodes and remove by their own rules.
+/// Prefixes of taints that Kubernetes and cloud providers add and remove by their own rules.
 const FOREIGN_TAINTS: [&str; 3] =
     ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "node-role.kubernetes.io/"];
 
-/// Everything the rules have to say about a configuration.
+/// Returns all violations of the rules by a configuration.
 pub(super) fn findings(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     timeouts(config, &mut found);
@@ -113,7 +113,7 @@ fn mounted_volumes(config: &Config, found: &mut Vec<Finding>) {
     }
 }
 
-/// Each check has a name of its own and is of one kind.
+/// Each check must have a unique name and exactly one kind.
 fn checks(config: &Config, found: &mut Vec<Finding>) {
     let list = Path::of(&["worker", "checks"]);
     for (index, spec) in config.worker.checks.iter().enumerate() {
@@ -135,7 +135,7 @@ fn checks(config: &Config, found: &mut Vec<Finding>) {
     });
 }
 
-/// What the API server would refuse in a toleration.
+/// The problems for which the API server would reject a toleration.
 fn toleration_problems(toleration: &Toleration) -> impl Iterator<Item = &'static str> {
     let exists = toleration.operator == Some(TolerationOperator::Exists);
     let valued = toleration.value.as_ref().is_some_and(|value| !value.is_empty());
@@ -211,7 +211,7 @@ fn annotations(config: &Config, found: &mut Vec<Finding>) {
     }
 }
 
-/// `after` must name gates, and no gate may wait for itself, on whatever way round.
+/// `after` must name existing gates, and no gate may wait for itself, directly or indirectly.
 fn order(config: &Config, found: &mut Vec<Finding>) {
     let gates = Path::of(&["gates"]);
     let known: BTreeSet<&str> =
@@ -235,7 +235,7 @@ fn order(config: &Config, found: &mut Vec<Finding>) {
             }
         }
         let Some(circle) = circle(config, gate) else { continue };
-        // One circle is one problem, though every gate on it is in it.
+        // A cycle is reported once, not for every gate on it.
         if !told.contains(gate) {
             let message =
                 format!("{}; expected no circle: these gates could never open", circle.join(" waits for "));
@@ -245,7 +245,7 @@ fn order(config: &Config, found: &mut Vec<Finding>) {
     }
 }
 
-/// The shortest way on which a gate waits for itself.
+/// The shortest cycle through a gate, if there is one.
 fn circle<'a>(config: &'a Config, gate: &'a str) -> Option<Vec<&'a str>> {
     let mut reached_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut frontier = vec![gate];
@@ -276,7 +276,7 @@ fn way_back<'a>(gate: &'a str, last: &'a str, reached_from: &BTreeMap<&'a str, &
     way
 }
 
-/// Calls with every item that came before: its index, the index of the first, and the item.
+/// Calls `report` for every duplicate item, with its index, the index of the first occurrence, and the item.
 fn repeated<T: Ord + Clone>(items: impl Iterator<Item = Option<T>>, mut report: impl FnMut(usize, usize, T)) {
     let mut first_at: BTreeMap<T, usize> = BTreeMap::new();
     for (index, item) in items.enumerate() {

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use super::Config;
 
 impl Config {
-    /// The JSON Schema of a configuration file, for editors and for the checks of [`Config::parse`].
+    /// The JSON Schema of a configuration file, for editors and for the validation in [`Config::parse`].
     #[must_use]
     pub fn schema() -> Value {
         let generated =
             SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>().to_value();
-        // People read the file, too: what it is comes first.
+        // Humans read the file too, so the title comes first.
         let mut schema = Map::new();
         schema.insert("$schema".to_owned(), generated["$schema"].clone());
         schema.insert("title".to_owned(), "Configuration of kube-node-ready".into());

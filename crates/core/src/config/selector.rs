@@ -1,4 +1,4 @@
-//! Label selectors as kubectl takes them.
+//! Label selectors in the syntax of kubectl.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,13 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::format::{is_label_key, is_label_value};
 use crate::texts::Texts;
 
-/// The name of the form of a selector in the schema.
+/// The `format` of a selector in the schema.
 pub(super) const SCHEMA_FORMAT: &str = "label-selector";
 
 /// A label selector: `a=b`, `a==b`, `a!=b`, `a`, `!a`, `a in (x,y)`, `a notin (x,y)`; a comma means "and".
 ///
-/// An empty selector would match everything. Nowhere in the configuration is that what a person wants, so it is
-/// an error.
+/// An empty selector would match everything. Nobody wants that anywhere in the configuration, so it is an error.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Selector {
@@ -51,7 +50,7 @@ impl Selector {
         Self { text: format!("{key}={value}"), requirements: vec![Requirement { key: key.to_owned(), test }] }
     }
 
-    /// Whether something with these labels is selected.
+    /// Returns whether these labels match.
     #[must_use]
     pub fn matches(&self, labels: &Texts) -> bool {
         self.requirements.iter().all(|requirement| {

@@ -7,14 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::format;
 
-/// Bounds on what the controller does to a cluster.
+/// Limits on what the controller does to a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// Workers that run at the same time at most, in the whole cluster.
+    /// Number of slots for workers in the whole cluster. A worker holds one while it runs, and before that for the first
+    /// ten seconds in which it could start. After that it hands the slot on and keeps waiting. While there are ten
+    /// workers for each slot, no node is tried again.
     #[schemars(range(min = 1, max = 10000))]
     pub max_concurrent_workers: u32,
-    /// How many nodes may be deleted. Used when `nodeManagement.deleteFailedNodes` is `true`.
+    /// How many nodes may be deleted, and when the cluster itself is suspected. The latter applies even if
+    /// `nodeManagement.deleteFailedNodes` is `false`.
     pub deletion: DeletionLimits,
 }
 
@@ -24,19 +27,21 @@ impl Default for Limits {
     }
 }
 
-/// How many nodes may be deleted. All three bounds hold at the same time.
+/// How many nodes may be deleted, and when the cluster itself is suspected. A deletion is subject to all three limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct DeletionLimits {
-    /// Nodes deleted in any hour at most, whatever the size of the cluster.
+    /// Maximum number of nodes deleted in any hour, whatever the size of the cluster.
     #[schemars(range(min = 1, max = 1000))]
     pub max_per_hour: u32,
-    /// Percent of the managed nodes deleted in any hour at most. One node may always be deleted, however small
-    /// the cluster.
+    /// Maximum percentage of the managed nodes deleted in any hour. One node may always be deleted, however small the
+    /// cluster.
     #[schemars(range(min = 1, max = 100))]
     pub max_percent: u32,
-    /// Percent of the managed nodes that may be failing. While more than that and more than one of them fail, nothing
-    /// is deleted: then the fault is more likely in the cluster than in the nodes.
+    /// Percentage of the managed nodes that may fail before the cluster itself is suspected. While more than that, and
+    /// more than one, are failing, no node is deleted, no open node is closed and no failure costs an attempt. Open
+    /// nodes are also closed (after a failure, by `onReboot: close` or by `backfill`) only while no more than this
+    /// percentage of all nodes in scope are closed and not verified; one node may always be closed.
     #[schemars(range(min = 0, max = 100))]
     pub max_failing_percent: u32,
 }
@@ -48,14 +53,15 @@ impl Default for DeletionLimits {
 }
 
 impl DeletionLimits {
-    /// How many of so many managed nodes may be deleted in any hour.
+    /// The number of nodes that may be deleted in any hour, given the number of managed nodes.
     #[must_use]
     pub fn per_hour(&self, managed: usize) -> usize {
         let share = managed.saturating_mul(as_usize(self.max_percent)) / 100;
         share.max(1).min(as_usize(self.max_per_hour))
     }
 
-    /// Whether so many of the managed nodes fail that nothing may be deleted. One alone is no crowd.
+    /// Returns whether so many of the managed nodes fail that nothing may be deleted. A single failing node is never
+    /// too many.
     #[must_use]
     pub fn too_many_failing(&self, failing: usize, managed: usize) -> bool {
         failing > 1
@@ -67,7 +73,7 @@ fn as_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// How one of several controllers becomes the one that acts.
+/// How replicas of the controller elect the one that acts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LeaderElection {
@@ -79,13 +85,13 @@ pub struct LeaderElection {
     /// Namespace of the lease. Empty: the namespace of the controller.
     #[schemars(regex(pattern = format::DNS_LABEL_OR_EMPTY.pattern))]
     pub lease_namespace: String,
-    /// Seconds after the last renewal when another controller may take the lease.
+    /// Seconds after the last renewal at which another controller may take the lease.
     #[schemars(range(min = 2, max = 3600))]
     pub lease_duration_seconds: u32,
     /// Seconds without a renewal after which the leader stops acting. Less than `leaseDurationSeconds`.
     #[schemars(range(min = 1, max = 3600))]
     pub renew_deadline_seconds: u32,
-    /// Seconds between two tries to take or renew the lease. Less than `renewDeadlineSeconds`.
+    /// Seconds between two attempts to take or renew the lease. Less than `renewDeadlineSeconds`.
     #[schemars(range(min = 1, max = 3600))]
     pub retry_period_seconds: u32,
 }
@@ -104,19 +110,19 @@ impl Default for LeaderElection {
 }
 
 impl LeaderElection {
-    /// When another controller may take the lease.
+    /// The time after the last renewal at which another controller may take the lease.
     #[must_use]
     pub fn lease_duration(&self) -> Duration {
         Duration::from_secs(self.lease_duration_seconds.into())
     }
 
-    /// When a leader that could not renew stops acting.
+    /// The time without a renewal after which the leader stops acting.
     #[must_use]
     pub fn renew_deadline(&self) -> Duration {
         Duration::from_secs(self.renew_deadline_seconds.into())
     }
 
-    /// Time between two tries.
+    /// The time between two attempts to take or renew the lease.
     #[must_use]
     pub fn retry_period(&self) -> Duration {
         Duration::from_secs(self.retry_period_seconds.into())
@@ -132,7 +138,7 @@ pub struct Metrics {
     /// Port of the endpoint.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
-    /// Whether there are series per node. In clusters with very many nodes they are costly.
+    /// Whether there are series for each node. They are costly in very large clusters.
     pub per_node: bool,
 }
 
@@ -146,7 +152,7 @@ impl Default for Metrics {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Health {
-    /// Port of the endpoint. The port of `metrics` means the same server.
+    /// Port of the endpoint. If it is the port of `metrics`, one server serves both.
     #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
 }
@@ -161,9 +167,9 @@ impl Default for Health {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Logging {
-    /// What is logged at least.
+    /// The lowest level that is logged.
     pub level: Level,
-    /// How it is written.
+    /// The format of the log.
     pub format: LogFormat,
 }
 
@@ -182,11 +188,11 @@ pub enum Level {
     Trace,
     /// Every decision.
     Debug,
-    /// What changes.
+    /// Every change.
     Info,
-    /// What went wrong and is tried again.
+    /// Problems that are retried.
     Warn,
-    /// What needs a person.
+    /// Problems that need an operator.
     Error,
 }
 
@@ -194,7 +200,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LogFormat {
-    /// One JSON object a line, for machines.
+    /// One JSON object per line, for machines.
     Json,
     /// Text, for people.
     Console,
@@ -206,7 +212,7 @@ pub enum LogFormat {
 pub struct Kubernetes {
     /// Path of a kubeconfig file. Empty: the service account of the pod, or what kubectl would use.
     pub kubeconfig: String,
-    /// Seconds one request may take.
+    /// Timeout of a request in seconds.
     #[schemars(range(min = 1, max = 300))]
     pub request_timeout_seconds: u32,
 }
@@ -218,7 +224,7 @@ impl Default for Kubernetes {
 }
 
 impl Kubernetes {
-    /// How long one request may take.
+    /// The timeout of one request.
     #[must_use]
     pub fn request_timeout(&self) -> Duration {
         Duration::from_secs(self.request_timeout_seconds.into())

@@ -1,10 +1,10 @@
 //! "Did you mean …?"
 
-/// A shorter beginning than this is the beginning of too much.
+/// A shorter prefix than this matches too much.
 const TELLING_BEGINNING: usize = 4;
 
-/// The candidate that is most like the text, if one is like enough for the text to be a slip, or else the only
-/// one of which the text is the beginning.
+/// The candidate that is most similar to the text, if it is similar enough for the text to be a typo. Otherwise, the
+/// only candidate that starts with the text.
 pub(super) fn nearest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let text = text.to_lowercase();
     likest(&text, candidates).or_else(|| {
@@ -24,7 +24,7 @@ fn likest<'a>(text: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be added, left out, changed or swapped with their neighbour.
+/// The edit distance: letters that must be added, removed, changed or swapped with their neighbour.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut before_previous = vec![0; other.len() + 1];

@@ -1,4 +1,4 @@
-//! What reading a file says, with the places.
+//! The problems that parsing a file reports, with their locations.
 
 use serde_json::Value as Json;
 
@@ -249,12 +249,12 @@ fn what_does_not_fit_does_not_hide_what_breaks_a_rule() {
 
 #[test]
 fn rules_are_silent_about_what_was_left_out() {
-    // Were the default of 10 seconds taken for the broken value, the rule about the two timeouts would speak up.
+    // If the default of 10 seconds replaced the invalid value, the rule about the two timeouts would report a problem.
     assert_eq!(
         said("worker: {timeoutSeconds: 5, checkTimeoutSeconds: x}\n"),
         "line 1, column 50: worker.checkTimeoutSeconds: expected a whole number, found the text \"x\""
     );
-    // The gate is there, if not as it should be: `after` may name it.
+    // The gate exists, although it is invalid, so `after` may name it.
     assert_eq!(
         said("nodeManagement: {after: [a]}\ngates: [{name: a, annotationOnly: 1, taint: {key: x}}]\n"),
         "line 2, column 35: gates[0].annotationOnly: expected true or false, found the number 1\n\
@@ -262,7 +262,7 @@ fn rules_are_silent_about_what_was_left_out() {
     );
 }
 
-/// Calls with every schema in the schema.
+/// Calls `visit` for the schema and every schema in it.
 fn every_schema(schema: &Json, visit: &mut impl FnMut(&Json)) {
     visit(schema);
     match schema {

@@ -1,4 +1,4 @@
-//! A YAML file as a tree in which every key and value knows its place.
+//! A YAML file as a tree in which every key and value has its location.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter};
 use super::path::Path;
 use super::problem::{Location, Problem, Problems};
 
-/// A `ConfigMap` holds no more than this.
+/// The maximum size of a `ConfigMap`.
 const MAX_BYTES: usize = 1024 * 1024;
-/// Far deeper than any key of ours, and far from the end of the stack.
+/// Far deeper than any key of the configuration, and far from exhausting the stack.
 const MAX_DEPTH: usize = 64;
-/// Aliases may repeat what was written, but not multiply it without end.
+/// Aliases may repeat content, but not multiply it without limit.
 const MAX_REPEATED: usize = 20_000;
 
-/// A value and its place.
+/// A value and its location.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) location: Option<Location>,
@@ -28,14 +28,14 @@ pub(super) struct Node {
 pub(super) enum Value {
     Null,
     Bool(bool),
-    /// A number, and how it was written.
+    /// A number, and its source text.
     Number(Number, String),
     Text(String),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
-/// A key of a mapping and its value. A mapping may hold the same key twice; the checks report it.
+/// A key of a mapping and its value. A mapping may contain the same key twice, which validation reports.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Result<Node, Problems> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
-        // The checks report duplicates, all of them, so they must get to see them.
+        // Validation reports all duplicates, so the parser must not reject them.
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         merge_keys: MergeKeyPolicy::Error,
         strict_booleans: true,
@@ -78,7 +78,7 @@ fn place(location: serde_saphyr::Location) -> Option<Location> {
 }
 
 impl Node {
-    /// A value that has no place in a file.
+    /// A value without a location in a file.
     pub(super) fn from_json(value: &serde_json::Value) -> Self {
         let value = match value {
             serde_json::Value::Null => Value::Null,
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// The place of the value at the end of a path, or else that of the key of what would contain it.
+    /// The location of the value at the end of a path or, if there is none, of the key of its nearest parent.
     pub(super) fn nearest(&self, path: &Path) -> Option<Location> {
         if let Some(node) = self.find(path) {
             return node.location;
@@ -162,7 +162,7 @@ impl Node {
     }
 }
 
-/// The characters of the file from which a value was read.
+/// The source text of a value.
 fn source(location: serde_saphyr::Location, text: &str) -> Option<String> {
     let start = usize::try_from(location.span().byte_offset()?).ok()?;
     let length = usize::try_from(location.span().byte_len()?).ok()?;
@@ -170,7 +170,7 @@ fn source(location: serde_saphyr::Location, text: &str) -> Option<String> {
     (!written.is_empty()).then(|| written.to_owned())
 }
 
-/// What the YAML reader fills in: [`Value`] before its places are taken over.
+/// The target of the YAML parser: a [`Value`] whose locations are not converted yet.
 #[derive(Debug)]
 enum Raw {
     Null,

@@ -10,7 +10,7 @@ use super::checks::{BuiltInCheck, CheckPlan, CheckSpec};
 use super::format;
 use super::nodes::Effect;
 
-/// A Kubernetes object that is passed on as it was written. The API server knows its fields; we do not.
+/// A Kubernetes object that is passed on as written. Its fields are known only to the API server.
 pub type RawObject = serde_json::Map<String, serde_json::Value>;
 
 /// The worker: the pod that runs the checks on a node.
@@ -22,26 +22,26 @@ pub struct Worker {
     /// Namespace in which workers run.
     #[schemars(regex(pattern = format::DNS_LABEL.pattern))]
     pub namespace: String,
-    /// Service account of the worker. It needs no permission that the checks do not need.
+    /// Service account of the worker. It needs only the permissions that the checks need.
     #[schemars(regex(pattern = format::DNS_SUBDOMAIN.pattern))]
     pub service_account_name: String,
-    /// Seconds a worker may take for all its checks. A worker that takes longer counts as failed.
+    /// Timeout in seconds for all checks of a worker together. A worker that takes longer has failed.
     #[schemars(range(min = 1, max = 3600))]
     pub timeout_seconds: u32,
-    /// Seconds a worker may stay pending while its image is pulled and its network is set up. After that the
-    /// attempt counts as failed.
+    /// Seconds for which a worker may stay pending once its node is Ready, while its image is pulled and its network is
+    /// set up. After that, the run counts as failed.
     #[schemars(range(min = 1, max = 3600))]
     pub pending_timeout_seconds: u32,
-    /// Seconds one try of a check may take. Not more than `timeoutSeconds`.
+    /// Timeout in seconds for a single try of a check. Not more than `timeoutSeconds`.
     #[schemars(range(min = 1, max = 3600))]
     pub check_timeout_seconds: u32,
-    /// How often a check that failed is tried again before the worker reports it.
+    /// How often a failed check is retried before the worker reports the failure.
     #[schemars(range(min = 0, max = 10))]
     pub retries: u32,
     /// DNS names or IP addresses that the DNS check looks up. All of them must succeed.
     #[schemars(length(min = 1), inner(regex(pattern = format::DOMAIN_OR_ADDRESS.pattern)))]
     pub dns_test_domains: Vec<String>,
-    /// Whether the network check also connects straight to the pods behind a Service, not only to the Service.
+    /// Whether the network check also connects directly to the pods behind a Service, not only to the Service.
     pub connectivity_matrix: bool,
     /// Services as `namespace/name`. The network check connects to their pods, the services check to their
     /// addresses.
@@ -49,19 +49,19 @@ pub struct Worker {
     pub services: Vec<String>,
     /// Built-in checks that are not run.
     pub skip_checks: Vec<BuiltInCheck>,
-    /// Further checks. Each has a name and exactly one of `tcp`, `http`, `file` and `mtu`.
+    /// Additional checks. Each has a name and exactly one of `tcp`, `http`, `file` and `mtu`.
     pub checks: Vec<CheckSpec>,
     /// How a worker gets onto its node.
     pub placement: Placement,
     /// Priority class of the worker. Empty: the default of the cluster.
     #[schemars(regex(pattern = format::DNS_SUBDOMAIN_OR_EMPTY.pattern))]
     pub priority_class_name: String,
-    /// Taints the worker tolerates beyond those of the gates, in the form Kubernetes uses in pods.
+    /// Taints that the worker tolerates in addition to those of the gates, in the form used in pods.
     pub tolerations: Vec<Toleration>,
-    /// What the worker asks for and may use.
+    /// Resource requests and limits of the worker.
     pub resources: Resources,
     /// Checks of your own: Kubernetes containers that run before the built-in checks, in this order. One that
-    /// fails fails the node. Each needs a `name` and an `image`.
+    /// fails makes the node fail. Each needs a `name` and an `image`.
     #[schemars(schema_with = "containers")]
     pub init_containers: Vec<RawObject>,
     /// Kubernetes volumes for the init containers and for `volumeMounts`. Each needs a `name`.
@@ -71,7 +71,7 @@ pub struct Worker {
     /// `name` of a volume and a `mountPath`.
     #[schemars(schema_with = "volume_mounts")]
     pub volume_mounts: Vec<RawObject>,
-    /// Command of the worker, for an image of your own: whatever exits with 0 passes. Empty: the built-in checks.
+    /// Command of the worker, for an image of your own: exit code 0 is a pass. Empty: the built-in checks.
     pub command: Vec<String>,
 }
 
@@ -103,14 +103,14 @@ impl Default for Worker {
 }
 
 impl Worker {
-    /// How long a worker may take for all its checks.
+    /// The timeout of all checks of a worker together.
     #[must_use]
     pub fn timeout(&self) -> SignedDuration {
         SignedDuration::from_secs(self.timeout_seconds.into())
     }
 
-    /// The time after which a running worker must have ended. The pod carries the deadline of the checks itself; ten seconds
-    /// are added for the kubelet to act on it.
+    /// The time within which a running worker must have ended. The pod itself carries the deadline of the checks. Ten
+    /// seconds are added for the kubelet to enforce it.
     #[must_use]
     pub fn runs_within(&self) -> SignedDuration {
         self.timeout() + SignedDuration::from_secs(10)
@@ -128,7 +128,7 @@ impl Worker {
         SignedDuration::from_secs(self.check_timeout_seconds.into())
     }
 
-    /// The part that the worker itself needs.
+    /// The part of the settings that the worker itself needs.
     #[must_use]
     pub fn check_plan(&self) -> CheckPlan {
         CheckPlan {
@@ -215,11 +215,11 @@ impl Default for Image {
 /// When an image is pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PullPolicy {
-    /// If the node does not have it.
+    /// Only if the node does not have it.
     IfNotPresent,
     /// At every start.
     Always,
-    /// Not at all: the node must have it.
+    /// Never: the node must already have it.
     Never,
 }
 
@@ -227,21 +227,21 @@ pub enum PullPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Placement {
-    /// The controller names the node in the pod. Works on a node that the scheduler avoids for any reason.
+    /// The controller sets the node name in the pod. Works even on a node that the scheduler avoids.
     Direct,
-    /// The scheduler places it, by a node affinity. Keeps the scheduler's count of the node's resources.
+    /// The scheduler places the pod, by a node affinity. Respects the resources that are free on the node.
     Scheduler,
 }
 
-/// What the worker asks for and may use.
+/// Resource requests and limits of the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Resources {
-    /// Kubernetes quantities the worker asks for, by resource.
+    /// Kubernetes quantities that the worker requests, by resource.
     #[schemars(schema_with = "quantities")]
     pub requests: BTreeMap<String, String>,
-    /// Kubernetes quantities the worker may not exceed, by resource. There is no limit on `cpu` by default: a
-    /// throttled check could condemn a healthy node.
+    /// Kubernetes quantities that the worker may not exceed, by resource. There is no `cpu` limit by default, because a
+    /// throttled check could fail on a healthy node.
     #[schemars(schema_with = "quantities")]
     pub limits: BTreeMap<String, String>,
 }
@@ -262,25 +262,25 @@ fn quantities(_: &mut schemars::SchemaGenerator) -> Schema {
     })
 }
 
-/// A taint the worker tolerates. The fields mean what they mean in a pod.
+/// A taint that the worker tolerates. The fields mean the same as in a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Toleration {
-    /// Key of the taint. Without it `operator` must be `Exists`, and every taint is tolerated.
+    /// Key of the taint. If absent, `operator` must be `Exists`, and every taint is tolerated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = format::LABEL_KEY.pattern))]
     pub key: Option<String>,
-    /// How `value` is compared. Without it: `Equal`.
+    /// How `value` is compared. If absent: `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     /// Value of the taint, for `Equal`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = format::LABEL_VALUE.pattern))]
     pub value: Option<String>,
-    /// Effect of the taint. Without it: every effect.
+    /// Effect of the taint. If absent: every effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// Seconds a `NoExecute` taint is tolerated. Without it: for ever.
+    /// Seconds for which a `NoExecute` taint is tolerated. If absent: indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub toleration_seconds: Option<u32>,

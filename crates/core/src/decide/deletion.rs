@@ -1,4 +1,4 @@
-//! Nodes that used up their attempts: held, or deleted if the operator wants that and a fair trial speaks for it.
+//! Nodes that used up their attempts: held, or deleted if the operator enabled that and a fair trial supports it.
 //!
 //! The trial: the node fails, the same checks pass on a verified node, the node fails again, and the checks still pass
 //! elsewhere; all in one boot, all since the cluster was last in trouble, and all within minutes.
@@ -11,27 +11,26 @@ use crate::action::{Action, EventReason, EventText, Recorded};
 use crate::explain::{NotDeleted, Note};
 use crate::fault::Blame;
 use crate::grants::Deletion;
-use crate::grants::fleet::{Fleet, Seen};
+use crate::grants::fleet::Fleet;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, Reference};
 use crate::verdict::Verdict;
 use crate::world::SeenWorker;
 
-/// A node is deleted within this long of the failure that decided it, or tried again before.
+/// A node is deleted within this long after the failure that completed its trial. After that it is tried again first.
 const DECIDED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
-/// What is to be done about a node that failed, while it waits for its next attempt.
+/// The next step toward the deletion of a failed node, while it waits for its next attempt.
 pub(super) enum Step {
-    /// Nothing: it is not to be deleted.
+    /// The node is not to be deleted.
     None,
     Hold(NotDeleted),
-    /// This comes next.
     Want(Want, Note),
-    /// The checks passed elsewhere, so it is tried again at once: if it fails now, it is its own fault.
+    /// The checks passed elsewhere, so the node is tried again at once. If it fails now, that is its own fault.
     FinalAttempt,
 }
 
-/// Each condition that is not met holds the node, and is reported.
+/// Decides on the next step. Any condition that is not met holds the node, and is reported.
 pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Step {
     let cx = subject.cx;
     if !is_candidate(subject, state) {
@@ -71,30 +70,28 @@ pub(super) fn consider(subject: &Subject<'_>, state: &NodeState) -> Step {
     }
 }
 
-/// The node counts as failed, and is to be deleted for that.
+/// The node counts as failed, and the policy deletes failed nodes.
 pub(super) fn is_candidate(subject: &Subject<'_>, state: &NodeState) -> bool {
     subject.cx.policy.delete_failed_nodes && subject.has_used_up_attempts(state)
 }
 
-/// What completes the trial of a node whose next attempt is due: another attempt now would begin it again.
+/// Continues the trial of a node whose next attempt is due, if possible: another attempt now would restart the trial.
+/// Its next step may only wait for a reference run that is under way, because a node is not to be kept from recovering.
 pub(super) fn complete(subject: &Subject<'_>, state: &NodeState, decision: Decision) -> Option<Decision> {
     match consider(subject, state) {
-        Step::Want(Want::Reference, note)
-            if is_decided(subject, state) && subject.cx.grants.fleet.runs_reference() =>
-        {
-            Some(hold(subject, decision, note))
-        }
-        Step::Want(want @ Want::Act(_), note) => Some(hold(subject, decision, note).wants(want)),
-        Step::Want(..) | Step::None | Step::Hold(_) | Step::FinalAttempt => None,
+        Step::Want(Want::Reference, _) if !subject.cx.grants.runs_reference() => None,
+        Step::Want(want, note) => Some(hold(subject, decision, note).wants(want)),
+        Step::None | Step::Hold(_) | Step::FinalAttempt => None,
     }
 }
 
-/// Adds why a node is not deleted yet to what is said about it, and looks at it again later.
+/// Adds to the explanation why a node is not deleted yet, and reconsiders the node after an interval.
 pub(super) fn hold(subject: &Subject<'_>, decision: Decision, note: Note) -> Decision {
     decision.notes(note).wakes(subject.cx.now + subject.cx.interval)
 }
 
-/// The last failure completes a fair trial, and is recent by this clock and by that of who recorded it.
+/// The last failure completes a fair trial, and is recent both by this clock and by the clock of the process that
+/// recorded it.
 fn is_decided(subject: &Subject<'_>, state: &NodeState) -> bool {
     let now = subject.cx.now;
     let is_recent = |at| now.duration_since(at).abs() < DECIDED_FOR;
@@ -104,9 +101,7 @@ fn is_decided(subject: &Subject<'_>, state: &NodeState) -> bool {
 
 /// An outage may have begun just before the last failure.
 fn still_pass_elsewhere(subject: &Subject<'_>) -> bool {
-    let entry = subject.entry;
-    let failed = Seen { at: entry.state_seen, fact: entry.state_fact };
-    subject.cx.grants.fleet.has_passed_since(failed, subject.cx.now)
+    subject.cx.grants.fleet.has_passed_since(subject.learned_of_state(), subject.cx.now)
 }
 
 fn delete(subject: &Subject<'_>, state: &NodeState, grant: Deletion) -> Step {
@@ -133,18 +128,19 @@ fn event(subject: &Subject<'_>, state: &NodeState) -> EventText {
     EventText { reason: EventReason::NodeDeleted, message, warning: true }
 }
 
-/// Keeps the result of the checks on a verified node. Whatever it is, the node stays open: this was not about it.
+/// Records the result of a reference run. The node stays open either way, because the run was not about this node.
 pub(super) fn record_reference(subject: &Subject<'_>, worker: &SeenWorker, verdict: &Verdict) -> Action {
     let pass = match verdict {
         Verdict::Pass => Some(true),
         Verdict::Fail(fault) if fault.blame != Blame::Installation => Some(false),
         Verdict::Fail(_) | Verdict::Inconclusive(_) => None,
     };
-    let at = subject.made_at(worker);
+    let (at, requires) = (subject.made_at(worker), Some(worker.view.stamp.requires.clone()));
     let before = subject.state.cloned().unwrap_or_else(|| subject.next_state());
     let state = NodeState {
         serial: before.serial.saturating_add(1),
-        reference: pass.map(|pass| Reference { pass, at }).or(before.reference.clone()),
+        reference: pass.map(|pass| Reference { pass, at, requires }).or(before.reference.clone()),
+        trouble: subject.cx.grants.fleet.trouble_to_record(),
         ..before
     };
     let patch = PatchBuilder::new(subject.view).state(&state).build();

@@ -1,4 +1,4 @@
-//! Gates: whether what each requires is met, and what follows from that.
+//! Evaluates the requirements of gates, and opens and closes them.
 
 mod pods;
 
@@ -22,7 +22,7 @@ pub(super) enum Evaluation<'a> {
     NotBefore(Timestamp, GateWait),
 }
 
-/// What shows that a requirement is met.
+/// The evidence that a requirement is met.
 #[derive(Clone, Copy)]
 pub(super) enum Evidence<'a> {
     /// The checks passed in this worker.
@@ -39,7 +39,7 @@ pub(super) fn evaluate<'a>(subject: &Subject<'a>, gate: &'a Gate) -> Evaluation<
     }
 }
 
-/// What keeps a gate closed although its requirement is met.
+/// Returns what keeps a gate closed although its requirement is met.
 pub(super) fn obstacle(subject: &Subject<'_>, gate: &Gate) -> Option<GateWait> {
     let policy = subject.cx.policy;
     let is_closed = |name: &&String| policy.gate(name).is_some_and(|gate| subject.is_closed(gate));
@@ -49,7 +49,7 @@ pub(super) fn obstacle(subject: &Subject<'_>, gate: &Gate) -> Option<GateWait> {
     scope::awaits_karpenter(subject).then_some(GateWait::Registration)
 }
 
-/// Adds what is to be done about a gate that needs no worker.
+/// Decides about a gate that needs no worker, and adds to the explanation what it waits for.
 pub(super) fn consider<'a>(subject: &Subject<'a>, gate: &'a Gate, decision: &mut Decision) -> Option<Want> {
     if !subject.is_closed(gate) {
         return close_if_idle(subject, gate).map(Want::Act);
@@ -62,14 +62,21 @@ pub(super) fn consider<'a>(subject: &Subject<'a>, gate: &'a Gate, decision: &mut
         }
         Evaluation::Met(evidence) => match obstacle(subject, gate) {
             Some(wait) => (wait, None),
-            None => (GateWait::Opening, Some(Want::Act(open(subject, gate, evidence)))),
+            None => opening(subject, open(subject, gate, evidence)),
         },
     };
     decision.explanation.gates.push(ClosedGate { gate: gate.name.clone(), wait });
     opens
 }
 
-/// Opens a gate, and records on the node what that rests on.
+/// A gate opens, unless the API server refuses that.
+fn opening(subject: &Subject<'_>, action: Action) -> (GateWait, Option<Want>) {
+    let refusal = subject.cx.history.setbacks.refusal_of(&action);
+    let wait = refusal.map_or(GateWait::Opening, |why| GateWait::Refused(why.to_owned()));
+    (wait, Some(Want::Act(action)))
+}
+
+/// Opens a gate, and records the evidence on the node.
 pub(super) fn open<'a>(subject: &Subject<'a>, gate: &'a Gate, evidence: Evidence<'a>) -> Action {
     let patch = PatchBuilder::new(subject.view).take_off(&gate.taints);
     let label = &subject.cx.policy.verified_label;
@@ -100,13 +107,14 @@ pub(super) fn verified_by(subject: &Subject<'_>, worker: &SeenWorker) -> NodeSta
     NodeState {
         phase: StatePhase::Verified,
         attempt: worker.view.stamp.attempt,
-        // Opening may have had to wait: what counts is when the evidence was made, not when it was used.
+        // The gate may have had to wait before it opened. The time that counts is that of the evidence, not that of its
+        // use.
         at: subject.made_at(worker),
         ..subject.next_state()
     }
 }
 
-/// Closes a gate that a node never had, if that is wanted and the node is idle.
+/// Closes a gate that a node never had, if backfill is enabled and the node is idle.
 fn close_if_idle(subject: &Subject<'_>, gate: &Gate) -> Option<Action> {
     let had_it = match &gate.requirement {
         Requirement::Checks => false,
@@ -114,7 +122,10 @@ fn close_if_idle(subject: &Subject<'_>, gate: &Gate) -> Option<Action> {
     };
     let is_verified = subject.state.is_some() || subject.is_labelled();
     let is_wanted = subject.cx.policy.backfill && !had_it && !is_verified && verification::is_idle(subject);
-    let may_close = || matches!(scope::may_close(subject, &gate.taints), MayClose::Yes);
+    let may_close = || {
+        matches!(scope::may_close(subject, &gate.taints), MayClose::Yes)
+            && verification::kept_open(subject).is_none()
+    };
     (is_wanted && may_close()).then(|| close_idle(subject, gate))
 }
 

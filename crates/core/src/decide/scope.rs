@@ -46,8 +46,8 @@ pub(super) enum MayClose {
     NotYetKnown(KeptOpen),
 }
 
-/// Karpenter counts pods that wait behind a taint which it does not know to be temporary, and buys nodes for them
-/// without end.
+/// Karpenter provisions nodes for pods that wait behind a taint unless it knows the taint to be temporary. It would
+/// keep doing so without end, so such a taint must not be added.
 pub(super) fn may_close(subject: &Subject<'_>, taints: &[Taint]) -> MayClose {
     let Some(pool) = subject.view.labels.get(names::KARPENTER_POOL_LABEL) else { return MayClose::Yes };
     let Some(pools) = subject.cx.world.pools() else {
@@ -60,7 +60,7 @@ pub(super) fn may_close(subject: &Subject<'_>, taints: &[Taint]) -> MayClose {
     })
 }
 
-/// Karpenter restores startup taints that were removed before it has registered the node.
+/// Karpenter restores startup taints that were removed before it registered the node.
 pub(super) fn awaits_karpenter(subject: &Subject<'_>) -> bool {
     let labels = &subject.view.labels;
     labels.contains_key(names::KARPENTER_POOL_LABEL)

@@ -1,31 +1,34 @@
-//! The node that is being decided about.
+//! The node that a decision is about.
 
 use jiff::Timestamp;
 
 use super::Context;
+use crate::action::worker_name;
 use crate::config::Taint;
-use crate::explain::{Access, Attempt, Explanation, FreeRun, LastResult, Phase, RunKind, Trouble, Why};
+use crate::explain::{Access, Attempt, Explanation, FreeRun, LastResult, Phase, RunKind, Trouble, Wait, Why};
 use crate::fault::Blame;
+use crate::grants::fleet::Seen;
 use crate::ids::{PolicyName, Requires};
 use crate::names;
 use crate::patch::PatchBuilder;
 use crate::policy::{Gate, Policy};
+use crate::setback::Complaint;
 use crate::state::{NodeState, StatePhase};
 use crate::view::{NodeView, Purpose, Stamp};
 use crate::world::{NodeEntry, SeenWorker};
 
-/// Everything about one node, in one place.
+/// Everything about one node that a decision needs.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) cx: Context<'a>,
     pub(super) entry: &'a NodeEntry,
     pub(super) view: &'a NodeView,
-    /// What the node carries, if it is about this node. Not always about this boot.
+    /// The state recorded on the node, if it is about this node. It may be about an earlier boot.
     pub(super) state: Option<&'a NodeState>,
 }
 
 impl<'a> Subject<'a> {
-    /// The taints of the gate with the checks.
+    /// The taints of the verification gate.
     pub(super) fn taints(&self) -> &'a [Taint] {
         self.cx.policy.checks_gate().map_or(&[], |gate| &gate.taints)
     }
@@ -35,7 +38,7 @@ impl<'a> Subject<'a> {
         gate.taints.iter().any(|taint| self.view.position(taint).is_some())
     }
 
-    /// The gate with the checks is closed.
+    /// The verification gate is closed.
     pub(super) fn is_tainted(&self) -> bool {
         self.cx.policy.checks_gate().is_some_and(|gate| self.is_closed(gate))
     }
@@ -46,9 +49,14 @@ impl<'a> Subject<'a> {
         self.view.labels.get(&label.key) == Some(label.value.as_str())
     }
 
-    /// What the state says of the node as it runs now.
+    /// The state, if it is about the current boot of the node.
     pub(super) fn state_of_this_boot(&self) -> Option<&'a NodeState> {
         self.state.filter(|state| state.boot == self.view.boot)
+    }
+
+    /// When this process learned of the state.
+    pub(super) fn learned_of_state(&self) -> Seen {
+        Seen { at: self.entry.state_seen, fact: self.entry.state_fact }
     }
 
     pub(super) fn access(&self) -> Access {
@@ -60,12 +68,12 @@ impl<'a> Subject<'a> {
         Explanation::new(phase, self.access(), why)
     }
 
-    /// The phase which the node's own state tells, whatever a worker may be doing.
+    /// The phase by the node's recorded state, regardless of its worker.
     pub(super) fn phase(&self) -> Phase {
         phase_of(self.state)
     }
 
-    /// What the verdict that the node carries says, without regard to the time and to other gates.
+    /// Explains the verdict in a state, regardless of the time and of other gates.
     pub(super) fn account(&self, state: &NodeState) -> Explanation {
         if state.phase == StatePhase::Verified && state.inconclusive == 0 {
             let why = Why::Verified { attempt: Some(state.attempt) };
@@ -93,10 +101,12 @@ impl<'a> Subject<'a> {
         let kind = match state.blame {
             Some(Blame::Cluster) => RunKind::Cluster,
             Some(Blame::Installation) => RunKind::Blocked,
-            Some(Blame::Node) | None if number >= self.cx.policy.retry.max_inconclusive_runs => {
+            Some(Blame::Node | Blame::Unclear) | None
+                if number >= self.cx.policy.retry.max_inconclusive_runs =>
+            {
                 RunKind::OutOfRuns
             }
-            Some(Blame::Node) | None => RunKind::NoVerdict,
+            Some(Blame::Node | Blame::Unclear) | None => RunKind::NoVerdict,
         };
         FreeRun { number, kind }
     }
@@ -112,24 +122,30 @@ impl<'a> Subject<'a> {
         state.phase == StatePhase::Failed && (state.attempt >= retry.max_attempts || is_out_of_runs)
     }
 
-    /// Failed attempts since the cluster was last in trouble. What failed before may not have been the node's fault.
+    /// The number of failed attempts since the cluster was last in trouble. Earlier failures may not have been the
+    /// node's fault.
     pub(super) fn attempts_that_count(&self, state: &NodeState) -> u32 {
         let is_required = self.is_required(state.policy.as_ref(), state.requires.as_ref());
-        let is_after_trouble = self.cx.grants.fleet.is_after_trouble(self.entry.state_seen);
+        let (fleet, entry) = (&self.cx.grants.fleet, self.entry);
+        // When a state was recorded says something only about the time before this process saw the node: clocks differ.
+        let was_found = entry.state_seen == entry.seen;
+        let is_after_trouble = fleet.is_after_trouble(entry.state_seen)
+            && (!was_found || fleet.is_recorded_after_trouble(state.at));
         if is_required && is_after_trouble { state.attempt } else { 0 }
     }
 
-    /// Why the cluster rather than this node is to blame, if it is.
+    /// Returns why the cluster rather than this node is suspected, if it is.
     pub(super) fn trouble(&self) -> Option<Trouble> {
         self.cx.grants.trouble(self.cx.policy, self.cx.now)
     }
 
-    /// When an operator was seen to ask for an attempt at once.
+    /// When the request for an immediate attempt was first seen.
     pub(super) fn retry_requested(&self) -> Option<Timestamp> {
         self.entry.retry_requested
     }
 
-    /// Removes the request for an attempt, if this is the attempt: its worker was asked for after the request.
+    /// Removes the request for an attempt, if the attempt that ends now served it: its worker was ordered after the
+    /// request.
     pub(super) fn without_retry<'p>(
         &self,
         patch: PatchBuilder<'p>,
@@ -143,7 +159,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The stamp of the next worker: whatever does not carry exactly this one is not about the node as it is now.
+    /// The stamp of the next worker. A worker with any other stamp says nothing about the node as it is now.
     pub(super) fn next_stamp(&self, purpose: Purpose, attempt: u32) -> Stamp {
         let Policy { name, requires, .. } = self.cx.policy;
         Stamp {
@@ -157,18 +173,31 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether something stamped so speaks about the node as it is now, for this purpose, and has not been heard yet.
+    /// Returns whether a worker with this stamp is about the node as it is now, serves this purpose, and has a result
+    /// that is not recorded yet.
     pub(super) fn is_current(&self, stamp: &Stamp, purpose: Purpose) -> bool {
         let Stamp { policy, requires, .. } = stamp.clone();
         let next = Stamp { policy, requires, ..self.next_stamp(purpose, stamp.attempt) };
         *stamp == next && self.is_required(Some(&stamp.policy), Some(&stamp.requires))
     }
 
-    /// Whether a run checked what is required of the node now. One of an earlier release does not say what it checked.
-    fn is_required(&self, policy: Option<&PolicyName>, requires: Option<&Requires>) -> bool {
+    /// Returns whether a run checked what is required of the node now. Runs of earlier releases do not record what they
+    /// checked, and count.
+    pub(super) fn is_required(&self, policy: Option<&PolicyName>, requires: Option<&Requires>) -> bool {
         let now = self.cx.policy;
         policy.is_none_or(|policy| policy.as_str().is_empty() || *policy == now.name)
             && requires.is_none_or(|requires| requires.as_str().is_empty() || *requires == now.requires)
+    }
+
+    /// What a node waits for whose next worker is due.
+    pub(super) fn wait_for_worker(&self) -> Wait {
+        match self.cx.history.setbacks.about_worker(&self.view.id) {
+            Some(Complaint::Refused(why)) => Wait::RefusedWorker(why.clone()),
+            Some(Complaint::Contradicted) => Wait::NameTaken(worker_name(&self.view.id.uid)),
+            _ if !self.view.ready => Wait::Ready,
+            Some(Complaint::Unavailable) => Wait::ApiServer,
+            None => Wait::Slot,
+        }
     }
 
     /// The worker of this node, whatever its stamp.
@@ -177,13 +206,13 @@ impl<'a> Subject<'a> {
         workers.find(|worker| worker.view.stamp.node == self.view.id)
     }
 
-    /// When the evidence of a worker was made, at the earliest. If we have not asked for it, all we know is that its
-    /// node was there.
+    /// The earliest time at which the evidence of a worker can have been made. For a worker that this process did not
+    /// order, it is only known that its node existed.
     pub(super) fn made_at(&self, worker: &SeenWorker) -> Timestamp {
         worker.asked_for.unwrap_or(self.view.created)
     }
 
-    /// The state to record next, with the result of one more worker in it.
+    /// The state to record next, which accounts for one more worker.
     pub(super) fn next_state(&self) -> NodeState {
         let now = self.cx.now;
         let fresh = NodeState::new(self.view.id.uid.clone(), self.view.boot.clone(), now);
@@ -191,12 +220,13 @@ impl<'a> Subject<'a> {
             serial: self.state.map_or(0, |state| state.serial).saturating_add(1),
             policy: Some(self.cx.policy.name.clone()),
             requires: Some(self.cx.policy.requires.clone()),
+            trouble: self.cx.grants.fleet.trouble_to_record(),
             ..fresh
         }
     }
 }
 
-/// The phase which a state tells, if there is one.
+/// The phase that corresponds to a recorded state.
 pub(super) fn phase_of(state: Option<&NodeState>) -> Phase {
     match state.map(|state| state.phase) {
         Some(StatePhase::Verified) => Phase::Verified,

@@ -1,4 +1,4 @@
-//! What one node says about how the cluster is doing.
+//! One node's contribution to the health of the fleet.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,18 +7,19 @@ use super::scope::{self, Scope};
 use super::subject::Subject;
 use super::trial::{Progress, progress};
 use super::verification::{Standing, standing};
+use crate::explain::Access;
 use crate::fault::Blame;
-use crate::grants::fleet::{Member, OwnFailure, Run, Seen};
+use crate::grants::fleet::{Closure, Member, Membership, Run, Seen};
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::Verdict;
 use crate::view::{Purpose, WorkerView};
 use crate::world::NodeEntry;
 
-/// Added to the time within which a node that fails must be heard of again.
+/// Slack on top of the time within which a failing node must report again.
 const LATE: SignedDuration = SignedDuration::from_mins(5);
 
-/// What a node contributes to how the cluster is doing. Nodes that the controller does not manage contribute nothing,
-/// however they are.
+/// Returns what a node contributes to the health of the fleet. Nodes that the controller does not manage contribute
+/// nothing, whatever their state.
 pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
     let Some(view) = &entry.view else { return Member::default() };
     let subject = Subject { cx, entry, view, state: entry.state.as_ref() };
@@ -28,66 +29,82 @@ pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
     let has_failed = has_failed_just_now(&subject);
     let standing = standing(&subject);
     let is_tried = matches!(standing, Standing::Closed | Standing::OnProbation(_));
-    let recorded = subject.state.filter(|state| is_tried && is_failing_in_this_boot(&subject, state));
-    let since = if has_failed { Some(cx.now) } else { recorded.map(|_| entry.state_seen) };
+    let tried = subject.state.filter(|_| is_tried);
+    let last_failure =
+        if has_failed { Some(cx.now) } else { tried.and_then(|state| last_failure(entry, state)) };
+    let membership =
+        if has_failed || subject.state.is_some() { Membership::Managed } else { Membership::InScope };
+    let closure = match standing {
+        Standing::Closed if subject.state.is_some() => Closure::Unproven,
+        _ if subject.access() == Access::Closed => Closure::Closed,
+        _ => Closure::Open,
+    };
+    // A trial begins with a failure of the checks that are required now.
+    let is_required = |state: &NodeState| subject.is_required(state.policy.as_ref(), state.requires.as_ref());
+    let is_own_failure =
+        |state: &&NodeState| state.is_own_failure() && state.boot == view.boot && is_required(state);
     Member {
-        managed: has_failed || subject.state.is_some(),
-        failing_until: since.map(|since| since + counts_for(&subject)),
-        own_failure: recorded.filter(|state| state.is_own_failure()).map(|_| OwnFailure {
-            uid: view.id.uid.clone(),
-            boot: view.boot.clone(),
-            seen: Seen { at: entry.state_seen, fact: entry.state_fact },
-        }),
+        membership,
+        closure,
+        failing_until: last_failure.map(|at| at + counts_for(&subject)),
+        trouble: subject.state.and_then(|state| state.trouble),
+        own_failure: tried.filter(is_own_failure).map(|_| subject.learned_of_state()),
         runs: subject.state.map(|state| runs(&subject, state, fact)).unwrap_or_default(),
-        is_reference: matches!(standing, Standing::Verified) && entry.workers.is_empty() && view.ready,
-        runs_reference: entry.workers.values().any(|worker| is_reference_run(&worker.view)),
+        is_reference: matches!(standing, Standing::Verified) && view.ready,
+        runs_reference: entry.workers.values().any(|worker| is_reference_run(&subject, &worker.view)),
     }
 }
 
-/// One that is being deleted may stay for as long as its kubelet is gone, and must not hold up the others.
-fn is_reference_run(worker: &WorkerView) -> bool {
-    worker.stamp.purpose == Purpose::Reference && !worker.leaving
+/// The worker makes a reference run, or has ended and its result is not recorded yet. One that is being deleted may
+/// remain for as long as its kubelet is gone. It must not block other reference runs.
+fn is_reference_run(subject: &Subject<'_>, worker: &WorkerView) -> bool {
+    !worker.leaving && subject.is_current(&worker.stamp, Purpose::Reference)
 }
 
-/// The checks have failed, and that is not recorded yet.
+/// The checks have failed, and the failure is not recorded yet.
 fn has_failed_just_now(subject: &Subject<'_>) -> bool {
     let is_current = |worker: &&crate::world::SeenWorker| {
         !worker.view.leaving && subject.is_current(&worker.view.stamp, Purpose::Verify)
     };
     let Some(worker) = subject.worker().filter(is_current) else { return false };
     match progress(subject, worker) {
-        Progress::Over(Verdict::Fail(fault)) => fault.blame != Blame::Installation,
-        Progress::Over(Verdict::Pass | Verdict::Inconclusive(_))
-        | Progress::Waiting { .. }
-        | Progress::Unsure => false,
+        Progress::Over { verdict: Verdict::Fail(fault), .. } => fault.blame != Blame::Installation,
+        Progress::Over { .. } | Progress::Waiting { .. } | Progress::Unsure => false,
     }
 }
 
-fn is_failing_in_this_boot(subject: &Subject<'_>, state: &NodeState) -> bool {
-    state.is_failing() && *state.run_boot.as_ref().unwrap_or(&state.boot) == subject.view.boot
+/// When the checks last failed on a node, by this process's clock. Runs without a verdict and restarts of the node since
+/// then change nothing about it.
+fn last_failure(entry: &NodeEntry, state: &NodeState) -> Option<Timestamp> {
+    let before = state.at.duration_since(state.last_failure()?).max(SignedDuration::ZERO);
+    entry.state_seen.checked_sub(before).ok()
 }
 
-/// A node that is tried again and again is heard of at least this often.
+/// How long a failure counts: a node that keeps failing reports at least this often.
 fn counts_for(subject: &Subject<'_>) -> SignedDuration {
     let (retry, worker) = (&subject.cx.policy.retry, &subject.cx.policy.worker);
     retry.longest_delay() + worker.pending_timeout() + worker.timeout() + LATE
 }
 
-/// Results of the checks on a verified node.
+/// The results of the checks on a verified node.
 fn runs(subject: &Subject<'_>, state: &NodeState, fact: u64) -> Vec<Run> {
     if state.phase != StatePhase::Verified {
         return Vec::new();
     }
     let seen = Seen { at: subject.cx.now, fact };
-    // Evidence that is only known to be younger than its node is dated so, and by yet another clock.
+    // Evidence of unknown age is dated with the creation of its node, by the clock of the API server.
     let run = |started: Timestamp, passed: bool| Run {
         started,
         passed,
         seen: (started != subject.view.created).then_some(seen),
     };
-    // A state with runs that cost no attempt was written after the verdict, so its time proves nothing.
+    // After a run that cost no attempt, the time in the state is that of the run and not that of the verdict.
     let is_dated = state.boot == subject.view.boot && state.inconclusive == 0;
-    let verdict = is_dated.then(|| run(state.at, true));
-    let reference = state.reference.as_ref().map(|reference| run(reference.at, reference.pass));
+    // Other checks say nothing about the nodes that fail these.
+    let is_same = subject.is_required(state.policy.as_ref(), state.requires.as_ref());
+    let verdict = (is_dated && is_same).then(|| run(state.at, true));
+    let reference = state.reference.as_ref();
+    let reference = reference.filter(|reference| subject.is_required(None, reference.requires.as_ref()));
+    let reference = reference.map(|reference| run(reference.at, reference.pass));
     verdict.into_iter().chain(reference).collect()
 }

@@ -1,4 +1,4 @@
-//! What is left to do once the gates are as they should be.
+//! Cleanup once the gates are as they should be: the condition, and workers that are no longer needed.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -6,37 +6,37 @@ use super::subject::Subject;
 use super::{Context, Decision};
 use crate::action::{Action, Removal};
 use crate::explain::{Access, Explanation, Note, Phase, Reason, Why, later};
-use crate::fault::{Blame, WorkerFailure};
+use crate::fault::Blame;
 use crate::state::{NodeState, StatePhase};
 use crate::view::{Condition, ConditionStatus, WorkerView};
 use crate::world::NodeEntry;
 
-/// A node that is open within this long of being ready needs no condition that says why it is not.
+/// A node that opens within this long of being Ready needs no condition that says why it is closed. Once it has one, a
+/// new reason has to last for this long.
 const SOON: SignedDuration = SignedDuration::from_secs(10);
-/// The same for a node that is not ready, from when it was first seen.
+/// The same for a node that is not Ready, counted from when it was first seen.
 const NOT_READY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Shows the verdict, or why there is none. It says `True` only of a node that is open.
+/// Shows the verdict as the condition, or why there is none. The condition is `True` only on an open node. A fault of
+/// the installation comes before the verdict, which is not updated until that is fixed.
 pub(super) fn condition(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
-    let judged = subject.state.filter(|_| has_verdict(subject));
-    match judged {
-        Some(state) if state.phase == StatePhase::Failed => verdict(subject, state),
-        _ if is_closed_by_another_gate(subject, decision) => waiting(subject, decision),
-        Some(state) => verdict(subject, state),
-        None => no_verdict(subject, decision),
+    if decision.explanation.is_blocked() {
+        return waiting(subject, decision);
     }
-}
-
-/// The gate with the checks is open, and another one keeps the node closed.
-fn is_closed_by_another_gate(subject: &Subject<'_>, decision: &Decision) -> bool {
-    !subject.is_tainted() && decision.explanation.access == Access::Closed
+    let judged = subject.state.filter(|_| has_verdict(subject));
+    let is_closed = decision.explanation.access == Access::Closed;
+    match judged {
+        Some(state) if state.phase == StatePhase::Failed || !is_closed => verdict(subject, state),
+        None if subject.is_tainted() || !is_closed => no_verdict(subject, decision),
+        Some(_) | None => waiting(subject, decision),
+    }
 }
 
 pub(super) fn remove(worker: &WorkerView, why: Removal) -> Action {
     Action::RemoveWorker { node: worker.stamp.node.clone(), worker: worker.id.clone(), why }
 }
 
-/// The node carries a verdict about how it is now.
+/// The node carries a verdict that applies to it as it is now.
 fn has_verdict(subject: &Subject<'_>) -> bool {
     let is_of_this_boot = subject.state_of_this_boot().is_some();
     subject.state.is_some_and(|state| match state.phase {
@@ -45,13 +45,15 @@ fn has_verdict(subject: &Subject<'_>) -> bool {
             state.inconclusive == 0 && (still_holds || !subject.is_tainted())
         }
         StatePhase::Failed => {
-            is_of_this_boot && (state.inconclusive == 0 || subject.has_used_up_attempts(state))
+            let is_blocked = state.blame == Some(Blame::Installation);
+            let is_last_word = subject.has_used_up_attempts(state) && !is_blocked;
+            is_of_this_boot && (state.inconclusive == 0 || is_last_word)
         }
         StatePhase::Unverified => false,
     })
 }
 
-/// The condition follows from the state alone, so it is written once for each verdict.
+/// The condition is derived from the state alone, so it is written once for each verdict.
 pub(super) fn verdict(subject: &Subject<'_>, state: &NodeState) -> Option<Action> {
     let (status, reason) = match state.phase {
         StatePhase::Verified => (ConditionStatus::True, "Verified"),
@@ -63,8 +65,8 @@ pub(super) fn verdict(subject: &Subject<'_>, state: &NodeState) -> Option<Action
     (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition))
 }
 
-/// A node that is closed, or open on probation, and has no verdict for how it is now. It says what came of the last run, or
-/// else what it waits for.
+/// The condition of a node that has no current verdict and is closed, or open on probation. It reports the result of
+/// the last run or, failing that, what the node waits for.
 fn no_verdict(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
     if decision.explanation.phase == Phase::OutOfScope {
         return left_alone(subject, decision);
@@ -76,47 +78,69 @@ fn no_verdict(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> 
     if subject.is_tainted() { waiting(subject, decision) } else { None }
 }
 
-/// What a closed node waits for, unless it opens so soon that nobody would read it.
+/// The condition of a node that an operator has paused. While it is open it needs none, but an earlier one may no longer
+/// be true.
+pub(super) fn paused(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
+    match decision.explanation.access {
+        Access::Closed => waiting(subject, decision),
+        Access::Open => left_alone(subject, decision),
+    }
+}
+
+/// Reports what a node waits for, unless that may be over so soon that nobody would read it.
 fn waiting(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
     let condition = unknown(&decision.explanation);
-    if is_shown(subject, &condition) {
-        return None;
+    let at = due(subject, &decision.explanation, &condition)?;
+    set_at(at, subject, decision, condition)
+}
+
+/// Updates the condition of a node that was closed, is open now and carries no verdict: it no longer waits for what the
+/// condition says.
+fn left_alone(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
+    let is_unknown = |known: &Condition| known.status == ConditionStatus::Unknown;
+    if subject.view.condition.as_ref().is_some_and(is_unknown) { waiting(subject, decision) } else { None }
+}
+
+/// Reports that the API server refuses writes to the node.
+pub(super) fn refused_write(subject: &Subject<'_>, decision: &mut Decision, why: &str) -> Option<Action> {
+    let mut told = decision.explanation.clone();
+    told.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
+    let condition = Condition { reason: Reason::WriteRefused.word().to_owned(), ..unknown(&told) };
+    let at = due(subject, &told, &condition)?;
+    set_at(at, subject, decision, condition)
+}
+
+/// When to write a condition without a verdict; `None` if the node already shows it. Only what an operator has to know
+/// is written at once. Anything else has to last first, because most nodes open soon, and every condition that is
+/// written meanwhile is a write in vain.
+fn due(subject: &Subject<'_>, told: &Explanation, condition: &Condition) -> Option<Timestamp> {
+    let now = subject.cx.now;
+    let Some(known) = &subject.view.condition else {
+        return Some(if told.is_urgent() { now } else { opens_until(subject) });
+    };
+    let is_unknown = known.status == ConditionStatus::Unknown;
+    if is_unknown && known.reason == condition.reason {
+        let again = later(subject.entry.condition_seen, subject.cx.interval);
+        return (!told.is_said_by(&known.message)).then_some(again);
     }
-    let at = worth_saying_at(subject);
-    if subject.view.condition.is_none() && subject.cx.now < at && !is_installation(&condition.reason) {
+    if is_unknown && told.access == Access::Closed && !told.is_urgent() {
+        let last = subject.cx.history.last.filter(|(last, _)| last.word() == condition.reason);
+        return Some(later(last.map_or(now, |(_, since)| since), SOON));
+    }
+    Some(now)
+}
+
+fn set_at(
+    at: Timestamp,
+    subject: &Subject<'_>,
+    decision: &mut Decision,
+    condition: Condition,
+) -> Option<Action> {
+    if subject.cx.now < at {
         decision.wake_by(at);
         return None;
     }
     Some(set(subject, condition))
-}
-
-/// A node that was closed, is open now, and carries no verdict: what it waited for is no longer true.
-fn left_alone(subject: &Subject<'_>, decision: &Decision) -> Option<Action> {
-    let condition = unknown(&decision.explanation);
-    let is_outdated =
-        |known: &Condition| known.status == ConditionStatus::Unknown && !is_shown(subject, &condition);
-    subject.view.condition.as_ref().is_some_and(is_outdated).then(|| set(subject, condition))
-}
-
-/// A node that cannot be changed, because the API server refuses that.
-pub(super) fn refused_write(subject: &Subject<'_>, decision: &Decision, why: &str) -> Option<Action> {
-    let mut told = decision.explanation.clone();
-    told.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
-    let condition = Condition { reason: Reason::WriteRefused.word().to_owned(), ..unknown(&told) };
-    (!is_shown(subject, &condition)).then(|| set(subject, condition))
-}
-
-/// The node shows this reason already. The message may have changed since, which is not worth a write.
-fn is_shown(subject: &Subject<'_>, condition: &Condition) -> bool {
-    let is_same = |known: &Condition| (known.status, &known.reason) == (condition.status, &condition.reason);
-    subject.view.condition.as_ref().is_some_and(is_same)
-}
-
-/// Nothing will change until somebody acts.
-fn is_installation(reason: &str) -> bool {
-    WorkerFailure::ALL
-        .iter()
-        .any(|failure| failure.blame() == Blame::Installation && failure.word() == reason)
 }
 
 fn unknown(told: &Explanation) -> Condition {
@@ -124,7 +148,8 @@ fn unknown(told: &Explanation) -> Condition {
     Condition { status: ConditionStatus::Unknown, reason, message }
 }
 
-fn worth_saying_at(subject: &Subject<'_>) -> Timestamp {
+/// Until when a node without a condition may open so soon that it needs none.
+fn opens_until(subject: &Subject<'_>) -> Timestamp {
     match subject.entry.ready_since {
         Some(ready) => later(ready.max(subject.entry.seen), SOON),
         None => later(subject.entry.seen, NOT_READY),
@@ -154,11 +179,11 @@ pub(super) fn foreign_worker(subject: &Subject<'_>) -> Option<Action> {
         .map(|worker| remove(worker, Removal::NodeGone))
 }
 
-/// Workers whose node is gone. The garbage collector removes them too, some time.
+/// Removes workers whose node is gone. The garbage collector would remove them too, eventually.
 pub(super) fn orphans(cx: Context<'_>, entry: &NodeEntry) -> Decision {
     let decision = Decision::new(Explanation::new(Phase::OutOfScope, Access::Open, Why::Gone));
     let interval = cx.interval;
-    // The node may only be late: its own watch can be behind that of the workers.
+    // The node may not be gone but just not seen yet: its watch can lag behind that of the workers.
     match entry.workers.values().find(|worker| !worker.view.leaving) {
         Some(worker) if cx.now < worker.since + interval => decision.wakes(worker.since + interval),
         Some(worker) => decision.acts(remove(&worker.view, Removal::NodeGone)),

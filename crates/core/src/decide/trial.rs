@@ -1,5 +1,6 @@
 //! A node that has to prove itself: closed until it does, or open on probation until it fails.
 
+mod compare;
 mod progress;
 mod record;
 
@@ -15,24 +16,24 @@ use crate::fault::WorkerFailure;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::{Fault, Verdict};
 use crate::view::Purpose;
-use crate::world::SeenWorker;
+use crate::world::{SeenWorker, VanishedWorker};
 pub(super) use progress::{Progress, progress};
 
 #[derive(Clone, Copy)]
 pub(super) struct Trial<'a> {
     pub(super) subject: &'a Subject<'a>,
-    /// The node is open, and has to be proven again.
+    /// Set if the node is open and has to prove itself again.
     pub(super) probation: Option<Probation>,
 }
 
-/// An open node that has to be proven.
+/// The probation of an open node.
 #[derive(Clone, Copy)]
 pub(super) struct Probation {
     pub(super) why: ProbationReason,
     pub(super) if_it_fails: IfItFails,
 }
 
-/// What becomes of an open node that fails.
+/// What happens to an open node that fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfItFails {
     Close,
@@ -50,8 +51,10 @@ impl<'a> Trial<'a> {
             Some(worker) => {
                 self.waiting(Wait::OutdatedWorker).acts(tidy::remove(&worker.view, Removal::Outdated))
             }
-            None if self.lost_its_worker() => self.record_no_verdict("the worker vanished"),
-            None => self.try_next(),
+            None => match self.vanished_worker() {
+                Some(worker) => self.record_no_verdict("the worker vanished", worker.asked_for),
+                None => self.try_next(),
+            },
         }
     }
 
@@ -61,15 +64,12 @@ impl<'a> Trial<'a> {
         Decision::new(self.subject.explain(phase, why).on_probation(probation))
     }
 
-    fn lost_its_worker(self) -> bool {
-        self.subject
-            .entry
-            .vanished
-            .as_ref()
-            .is_some_and(|stamp| self.subject.is_current(stamp, Purpose::Verify))
+    fn vanished_worker(self) -> Option<&'a VanishedWorker> {
+        let vanished = self.subject.entry.vanished.as_ref()?;
+        self.subject.is_current(&vanished.stamp, Purpose::Verify).then_some(vanished)
     }
 
-    /// What has been recorded of this trial so far. A restart of the node begins a new one.
+    /// The state that this trial has recorded so far. For a closed node, a restart begins a new trial.
     fn so_far(self) -> Option<&'a NodeState> {
         match self.probation {
             Some(_) => self.subject.state,
@@ -77,15 +77,15 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Runs that cost no attempt, since the node was last restarted.
+    /// The number of runs in this boot that cost no attempt.
     fn runs_so_far(self) -> u32 {
         let in_this_boot =
             |state: &&NodeState| state.run_boot.as_ref().is_none_or(|boot| *boot == self.subject.view.boot);
         self.so_far().filter(in_this_boot).map_or(0, |state| state.inconclusive)
     }
 
-    /// The attempt which the next worker is. The first one that fails on probation closes the node, and after trouble in
-    /// the cluster every node starts with fresh attempts.
+    /// The number of the next attempt. On probation it is 1, because the first failure closes the node. After trouble
+    /// in the cluster every node starts again with all its attempts.
     fn attempt(self) -> u32 {
         if self.probation.is_some() && !self.has_failed_open() {
             return 1;
@@ -93,7 +93,7 @@ impl<'a> Trial<'a> {
         self.so_far().map_or(0, |state| self.subject.attempts_that_count(state)).saturating_add(1)
     }
 
-    /// It failed and is open, so it goes on from there.
+    /// The node failed while it was open and stayed open, so its count of attempts continues.
     fn has_failed_open(self) -> bool {
         self.probation.is_some() && self.so_far().is_some_and(|state| state.phase == StatePhase::Failed)
     }
@@ -118,26 +118,26 @@ impl<'a> Trial<'a> {
         }
         let stamp = subject.next_stamp(Purpose::Verify, self.attempt());
         let is_first = self.so_far().is_none();
-        let wait = match subject.cx.refusals.worker {
-            Some(why) => Wait::RefusedWorker(why.to_owned()),
-            None if !subject.view.ready => Wait::Ready,
-            None => Wait::Slot,
-        };
-        let decision = self.waiting(wait).wants(Want::Worker { stamp, is_first, due });
+        let decision = self.waiting(subject.wait_for_worker()).wants(Want::Worker { stamp, is_first, due });
         Decision { is_final_attempt: self.may_be_final(), ..decision }
     }
 
-    /// When the next attempt is due. If the clock that wrote this was ahead of this one, the span still holds.
+    /// When the next attempt is due. If the process that wrote the state had a clock ahead of this one, the planned
+    /// delay still holds, counted from when the state was first seen.
     fn due(self, state: &NodeState) -> Timestamp {
         let seen = self.subject.entry.state_seen;
         let planned = state.next_try.map_or(seen, |next_try| {
             let span = next_try.duration_since(state.at).max(SignedDuration::ZERO);
             next_try.min(later(seen, span))
         });
-        self.subject.retry_requested().map_or(planned, |requested| planned.min(requested))
+        // A run that ended while its node was not Ready says nothing about the node, so it is not waited for.
+        let has_verdict = state.inconclusive == 0 || state.blame.is_some();
+        let ready = self.subject.entry.ready_since.filter(|ready| !has_verdict && *ready > seen);
+        let requested = self.subject.retry_requested();
+        ready.into_iter().chain(requested).fold(planned, Timestamp::min)
     }
 
-    /// The time until the next attempt. None: it is to be made now, because a deletion depends on it.
+    /// Waits until the next attempt. Returns `None` if the attempt is to be made now because a deletion depends on it.
     fn pausing(self, state: &NodeState, due: Timestamp) -> Option<Decision> {
         let told = if self.probation.is_none() || self.has_failed_open() {
             self.subject.account(state)
@@ -165,7 +165,7 @@ impl<'a> Trial<'a> {
     fn follow(self, worker: &'a SeenWorker) -> Decision {
         let subject = self.subject;
         let decision = match progress(subject, worker) {
-            Progress::Over(Verdict::Pass) => return self.open(Evidence::Run(worker)),
+            Progress::Over { verdict: Verdict::Pass, .. } => return self.open(Evidence::Run(worker)),
             Progress::Waiting { stage, until } => {
                 let phase = stage.phase();
                 let attempt = subject.attempt_of(worker.view.stamp.attempt);
@@ -174,16 +174,20 @@ impl<'a> Trial<'a> {
                 until.into_iter().fold(decision, Decision::wakes)
             }
             Progress::Unsure => self.waiting(Wait::LastLook).wants(Want::Reread(subject.view.id.clone())),
-            Progress::Over(Verdict::Fail(fault)) => {
-                self.fail(worker.view.stamp.attempt, worker.asked_for, &fault)
+            Progress::Over { verdict: Verdict::Fail(fault), since } => {
+                // The attempts may have started again since the worker was ordered.
+                let attempt = worker.view.stamp.attempt.min(self.attempt());
+                self.fail(attempt, since, worker.asked_for, &fault)
             }
-            Progress::Over(Verdict::Inconclusive(why)) => self.record_no_verdict(&why),
+            Progress::Over { verdict: Verdict::Inconclusive(why), .. } => {
+                self.record_no_verdict(&why, worker.asked_for)
+            }
         };
         Decision { is_final_attempt: self.may_be_final(), ..decision }
     }
 
-    /// A worker that is being deleted may have ended because it was told to, so nothing follows from how it ended. If
-    /// it never goes, its kubelet is not working.
+    /// A worker that is being deleted may have ended because it was told to stop, so its exit proves nothing. If the
+    /// pod never goes away, its kubelet is not working.
     fn wait_for_the_end(self, worker: &SeenWorker) -> Decision {
         let subject = self.subject;
         if let Some(state) = self.so_far().filter(|state| subject.cx.now < self.due(state))
@@ -192,8 +196,10 @@ impl<'a> Trial<'a> {
             return decision;
         }
         let limit = subject.cx.policy.worker.pending_timeout();
-        let until = later(worker.since.max(subject.entry.state_seen), limit);
         let waiting = self.waiting(Wait::WorkerEnd);
+        // Nothing ends on a node that is not Ready. This is not held against the node.
+        let Some(ready) = subject.entry.ready_since else { return waiting };
+        let until = later(worker.since.max(subject.entry.state_seen).max(ready), limit);
         if subject.cx.now < until {
             return waiting.wakes(until);
         }
@@ -205,6 +211,6 @@ impl<'a> Trial<'a> {
             return waiting.wants(Want::Reread(subject.view.id.clone()));
         }
         let reason = format!("for {} the kubelet has not ended a worker that was deleted", seconds(limit));
-        self.fail(self.attempt(), None, &Fault::of(WorkerFailure::NotEnded, reason))
+        self.fail(self.attempt(), until, None, &Fault::of(WorkerFailure::NotEnded, reason))
     }
 }

@@ -1,4 +1,4 @@
-//! The gate that opens when the checks pass in a worker on the node.
+//! The verification gate, which opens when the checks pass in a worker on the node.
 
 use jiff::Timestamp;
 
@@ -6,10 +6,10 @@ use super::gate::{self, Evaluation, Evidence};
 use super::scope::{self, MayClose};
 use super::subject::Subject;
 use super::trial::{IfItFails, Probation, Progress, Trial, progress};
-use super::{Decision, Mode, Want, deletion};
+use super::{Context, Decision, Mode, Want, deletion};
 use crate::action::{Action, Closing, EventReason, EventText};
 use crate::config::OnReboot;
-use crate::explain::{GateWait, LeftAlone, NeverGated, Phase, ProbationReason, Why};
+use crate::explain::{GateWait, KeptOpen, LeftAlone, NeverGated, Phase, ProbationReason, Why};
 use crate::names;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
@@ -17,17 +17,17 @@ use crate::verdict::Verdict;
 use crate::view::{Occupancy, Purpose};
 use crate::world::SeenWorker;
 
-/// Where a node stands with regard to this gate.
+/// The status of a node with regard to the verification gate.
 pub(super) enum Standing {
-    /// Not managed: it never had the gate, or others opened it.
+    /// Left alone: it was verified before the controller saw it, or somebody else removed the taint.
     Untouched(LeftAlone),
-    /// Never had the gate, and nobody has verified it.
+    /// Never had the gate, and was never verified.
     Ungated,
     /// Open, and rightly so.
     Verified,
     /// Verified, but somebody put the taint back.
     TaintCameBack,
-    /// Open, but to be proven again.
+    /// Open, but has to prove itself again.
     OnProbation(Probation),
     /// Open, but to be closed at once.
     ToBeClosed,
@@ -41,10 +41,13 @@ pub(super) fn standing(subject: &Subject<'_>) -> Standing {
         (true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled() => Standing::TaintCameBack,
         (true, _) => Standing::Closed,
         (false, Some(StatePhase::Verified)) => match subject.cx.policy.on_reboot {
-            OnReboot::Close if !same_boot && may_be_closed(subject) => Standing::ToBeClosed,
+            OnReboot::Close if !same_boot && is_closed_first(subject) => Standing::ToBeClosed,
             OnReboot::Verify | OnReboot::Close if !same_boot => on_probation(ProbationReason::Rebooted),
             _ if !subject.is_labelled() => on_probation(ProbationReason::LabelRemoved),
             _ if subject.entry.unsound => on_probation(ProbationReason::ChecksFailed),
+            _ if verified.is_some_and(|state| state.inconclusive > 0) => {
+                on_probation(ProbationReason::NoVerdict)
+            }
             _ => Standing::Verified,
         },
         (false, Some(StatePhase::Failed | StatePhase::Unverified)) => match subject.cx.mode {
@@ -68,24 +71,42 @@ fn on_probation(why: ProbationReason) -> Standing {
     Standing::OnProbation(Probation { why, if_it_fails: IfItFails::Close })
 }
 
-/// A taint is removed for a reason, and a node that never had one may be in use.
+/// A node that failed is not closed here: somebody removed its taint for a reason, or it never had one and may be in
+/// use.
 fn never_closed(why: ProbationReason) -> Standing {
     Standing::OnProbation(Probation { why, if_it_fails: IfItFails::StayOpen })
+}
+
+/// A rebooted node is closed before it is verified, unless it may not be closed or is being verified already.
+fn is_closed_first(subject: &Subject<'_>) -> bool {
+    may_be_closed(subject) && subject.worker().is_none() && kept_open(subject).is_none()
+}
+
+/// Why the node may not be closed now, for the sake of the whole cluster.
+pub(super) fn kept_open(subject: &Subject<'_>) -> Option<KeptOpen> {
+    let Context { grants, policy, now, .. } = subject.cx;
+    grants.closing(&subject.view.id.name, policy, now)
 }
 
 pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
     matches!(scope::may_close(subject, subject.taints()), MayClose::Yes)
 }
 
-/// Whether the checks have passed on a closed node as it is now.
+/// Evaluates whether the checks have passed on a closed node as it is now.
 pub(super) fn evaluate<'a>(subject: &Subject<'a>) -> Evaluation<'a> {
+    evaluate_as(subject, &standing(subject))
+}
+
+fn evaluate_as<'a>(subject: &Subject<'a>, standing: &Standing) -> Evaluation<'a> {
     let is_current = |worker: &&SeenWorker| {
         !worker.view.leaving && subject.is_current(&worker.view.stamp, Purpose::Verify)
     };
-    match standing(subject) {
+    match standing {
         Standing::TaintCameBack => Evaluation::Met(Evidence::Recorded),
         Standing::Closed => match subject.worker().filter(is_current) {
-            Some(worker) if matches!(progress(subject, worker), Progress::Over(Verdict::Pass)) => {
+            Some(worker)
+                if matches!(progress(subject, worker), Progress::Over { verdict: Verdict::Pass, .. }) =>
+            {
                 Evaluation::Met(Evidence::Run(worker))
             }
             _ => Evaluation::Unmet(GateWait::Checks),
@@ -95,13 +116,14 @@ pub(super) fn evaluate<'a>(subject: &Subject<'a>) -> Evaluation<'a> {
 }
 
 pub(super) fn consider(subject: &Subject<'_>) -> Decision {
-    match standing(subject) {
+    let standing = standing(subject);
+    match standing {
         Standing::Untouched(why) => untouched(subject, why),
         Standing::Ungated => ungated(subject),
         Standing::Verified => verified(subject),
         Standing::ToBeClosed => close_rebooted(subject),
         Standing::OnProbation(probation) => Trial { subject, probation: Some(probation) }.consider(),
-        Standing::TaintCameBack | Standing::Closed => match evaluate(subject) {
+        Standing::TaintCameBack | Standing::Closed => match evaluate_as(subject, &standing) {
             Evaluation::Met(evidence) => Trial { subject, probation: None }.open(evidence),
             Evaluation::Unmet(_) | Evaluation::NotBefore(..) => Trial { subject, probation: None }.consider(),
         },
@@ -120,7 +142,7 @@ fn untouched(subject: &Subject<'_>, left: LeftAlone) -> Decision {
     Decision::new(subject.explain(Phase::OutOfScope, why))
 }
 
-/// A node that never had the gate is closed only if that was asked for and nothing runs there that would suffer.
+/// A node that never had the gate is closed only if backfill is enabled and nothing runs there that would suffer.
 fn ungated(subject: &Subject<'_>) -> Decision {
     let leave = |what| Decision::new(subject.explain(Phase::OutOfScope, Why::NeverGated(what)));
     let Some(gate) = subject.cx.policy.checks_gate().filter(|_| subject.cx.policy.backfill) else {
@@ -130,14 +152,18 @@ fn ungated(subject: &Subject<'_>) -> Decision {
         return leave(NeverGated::Kept(why));
     }
     let again = subject.cx.now + subject.cx.interval;
-    match fresh_occupancy(subject) {
-        None => leave(NeverGated::Left).wants(Want::Occupancy(subject.view.id.clone())).wakes(again),
-        Some((Occupancy::Busy(pod), until)) => leave(NeverGated::Busy { pod: pod.clone() }).wakes(until),
-        Some((Occupancy::Idle, _)) => leave(NeverGated::Closing).acts(gate::close_idle(subject, gate)),
+    match (fresh_occupancy(subject), kept_open(subject)) {
+        (Some((Occupancy::Busy(pod), until)), _) => leave(NeverGated::Busy { pod: pod.clone() }).wakes(until),
+        // To find out what runs there would be in vain now, and costs a request.
+        (_, Some(why)) => leave(NeverGated::Kept(why)).wakes(again),
+        (Some((Occupancy::Idle, _)), None) => {
+            leave(NeverGated::Closing).acts(gate::close_idle(subject, gate))
+        }
+        (None, None) => leave(NeverGated::Left).wants(Want::Occupancy(subject.view.id.clone())).wakes(again),
     }
 }
 
-/// What runs on the node, and until when that counts.
+/// The last known occupancy of the node and when it expires, unless it has expired.
 fn fresh_occupancy<'a>(subject: &Subject<'a>) -> Option<(&'a Occupancy, Timestamp)> {
     let seen = subject.entry.occupancy.as_ref()?;
     let until = seen.expires(subject.cx.interval);
@@ -148,7 +174,7 @@ pub(super) fn is_idle(subject: &Subject<'_>) -> bool {
     matches!(fresh_occupancy(subject), Some((Occupancy::Idle, _)))
 }
 
-/// A verified node needs nothing, but the checks may run there for comparison.
+/// A verified node needs nothing, but it may serve for a reference run.
 fn verified(subject: &Subject<'_>) -> Decision {
     let decision = Decision::new(match subject.state {
         Some(state) => subject.account(state),
@@ -160,16 +186,18 @@ fn verified(subject: &Subject<'_>) -> Decision {
     };
     match progress(subject, worker) {
         Progress::Waiting { until: Some(until), .. } => decision.wakes(until).keeps_worker(),
-        // The node is not Ready, and another one can run the checks.
+        // The node is not Ready. Another one can make the reference run.
         Progress::Waiting { until: None, .. } => decision,
         Progress::Unsure => decision.wants(Want::Reread(subject.view.id.clone())).keeps_worker(),
-        Progress::Over(verdict) => decision.acts(deletion::record_reference(subject, worker, &verdict)),
+        Progress::Over { verdict, .. } => {
+            decision.acts(deletion::record_reference(subject, worker, &verdict))
+        }
     }
 }
 
 fn close_rebooted(subject: &Subject<'_>) -> Decision {
     let why = Why::Rebooted;
-    // The next number, although no worker was heard: whatever is under way is about the time before.
+    // The serial is incremented although no worker reported: any worker in flight is about the previous boot.
     let state = subject.next_state().because("Rebooted", &why.to_string());
     let message = format!("closed: {why}");
     let action = close(

@@ -1,10 +1,11 @@
-//! What the engine learns, and when it knows enough to decide.
+//! How the engine learns facts, and when it knows enough to decide.
 
 use jiff::Timestamp;
 
 use super::{Engine, NodeTask};
-use crate::decide::{Mode, Refusals, survey};
+use crate::decide::{History, Mode, survey};
 use crate::feed::{Feed, Kind};
+use crate::grants::fleet::Noted;
 use crate::ids::NodeName;
 use crate::world::{Extent, Fact};
 
@@ -27,6 +28,11 @@ impl Engine {
             task.mark_read();
         }
         self.world.learn(fact, now);
+        self.note_touched(now);
+    }
+
+    /// Notes what has changed in the world, and reconsiders the nodes concerned.
+    pub(super) fn note_touched(&mut self, now: Timestamp) {
         for name in self.world.take_touched() {
             self.note(&name, now);
             self.changed.insert(name);
@@ -34,26 +40,38 @@ impl Engine {
     }
 
     pub(super) fn note_workers(&mut self, name: &NodeName, now: Timestamp) {
-        let entry = self.world.entry(name);
-        let policy = entry.map_or(self.policies.fallback().as_ref(), |entry| self.policy_of(entry));
-        let runs_within = policy.worker.runs_within();
-        self.grants.slots.note(name, entry, runs_within, now);
+        let runs_within = self.policy(name).worker.runs_within();
+        self.grants.slots.note(name, self.world.entry(name), runs_within, now);
     }
 
-    /// Takes note of what a node means for all of them together.
+    /// Updates the grants with the node's contribution to the fleet.
     pub(super) fn note(&mut self, name: &NodeName, now: Timestamp) {
         self.note_workers(name, now);
         let entry = self.world.entry(name);
         let member = entry
-            .map(|entry| survey(self.context(entry, Refusals::default(), now), entry, self.world.facts()));
-        self.grants.fleet.note(name, member.unwrap_or_default(), now);
+            .map(|entry| survey(self.context(entry, History::default(), now), entry, self.world.facts()));
+        if self.grants.fleet.note(name, member.unwrap_or_default(), now) == Noted::NewRun {
+            self.grants.references.learned_result(name);
+            self.changed.extend(self.grants.references.waiting().cloned());
+        }
     }
 
-    /// Keeps track of what is known. Says whether a fact counts: nothing is decided on half a picture, so a feed that is
-    /// not known begins with a list.
+    /// A closed node counts as closed until it is open again, no matter who opens it.
+    pub(super) fn note_if_open(&mut self, name: &NodeName) {
+        let is_closed = self.world.entry(name).is_some_and(|entry| {
+            let is_on = |taint| entry.view.as_ref().is_some_and(|view| view.position(taint).is_some());
+            self.policy_of(entry).gates.iter().any(|gate| gate.taints.iter().any(is_on))
+        });
+        if !is_closed {
+            self.grants.note_open(name);
+        }
+    }
+
+    /// Keeps track of the feeds that are known, and returns whether a fact counts. Nothing is decided on partial
+    /// knowledge, so a feed has to start with a list.
     fn takes_in(&mut self, fact: &Fact) -> bool {
         let Some((feed, extent)) = fact.feed() else {
-            // What was read before everything started over is from before that.
+            // An answer to a read that predates a restore is outdated.
             let is_known = |kind| self.known.contains(&Feed::of(kind));
             return !matches!(fact, Fact::Reread(_)) || is_known(Kind::Nodes) && is_known(Kind::Workers);
         };
@@ -67,13 +85,14 @@ impl Engine {
                 }
                 is_watched
             }
-            // The first feed that finds out starts everything over, because what the others know is from before that. The
-            // others then begin with a list, too.
+            // The first feed that detects a restore resets all of them, because what the others know predates it. They
+            // then start with a list, too.
             Extent::Nothing if is_known => {
                 self.known.clear();
                 self.starts_over = true;
+                self.ticket_at_restore = self.next_ticket;
                 self.grants.fleet.start_over(self.now);
-                self.tasks.values_mut().for_each(NodeTask::mark_unclear);
+                self.tasks.values_mut().for_each(NodeTask::start_over);
                 self.grants.clear();
                 true
             }
@@ -81,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Whether all is known that decisions rest on. Until then none is made.
+    /// Returns whether every essential feed has been listed. Until then nothing is decided.
     #[must_use]
     pub fn knows_enough(&self) -> bool {
         self.feeds.iter().filter(|feed| feed.kind().is_essential()).all(|feed| self.known.contains(feed))

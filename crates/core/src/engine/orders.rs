@@ -1,4 +1,4 @@
-//! From what is wanted to orders: one write at a time for each node, and what is scarce goes to those who come first.
+//! Turns wants into orders: one write at a time for each node, with scarce worker slots assigned in queue order.
 
 use jiff::Timestamp;
 
@@ -11,15 +11,9 @@ use crate::view::{Purpose, Stamp};
 use crate::world::NodeEntry;
 
 impl Engine {
-    /// Does the first thing that is wanted and not held up. A node that gets no slot for its worker may do what comes after
-    /// that. Says whether a comparison with a verified node is wanted.
-    pub(super) fn pursue(
-        &mut self,
-        name: &NodeName,
-        wants: Vec<Want>,
-        now: Timestamp,
-        plan: &mut Plan,
-    ) -> bool {
+    /// Pursues the first want that is not held back. A node that gets no slot for its worker may do the next write
+    /// instead.
+    pub(super) fn pursue(&mut self, name: &NodeName, wants: Vec<Want>, now: Timestamp, plan: &mut Plan) {
         let mut wants = wants.into_iter();
         while let Some(want) = wants.next() {
             let held_until = want.action().and_then(|action| self.tasks.get(name)?.held_until(&action, now));
@@ -29,7 +23,7 @@ impl Engine {
             }
             match want {
                 Want::Act(action) => self.order(action, now, plan),
-                Want::Reference => return true,
+                Want::Reference => self.grants.references.note_waiting(name, true),
                 Want::Worker { stamp, is_first, due } => {
                     self.enqueue(name, stamp, is_first, due);
                     let meanwhile = wants.filter_map(|want| want.action());
@@ -41,14 +35,17 @@ impl Engine {
                     plan.questions.push(Question::Node(node));
                     self.wake_by(name, now + ASK_AGAIN);
                 }
+                // Otherwise the node asks again when it is considered next.
                 Want::Occupancy(node) => {
-                    plan.questions.push(Question::Occupancy(node));
-                    self.wake_by(name, now + ASK_AGAIN);
+                    if self.grants.may_ask(name, self.policy(name)) {
+                        self.grants.note_asked(name, true);
+                        plan.questions.push(Question::Occupancy(node));
+                        self.wake_by(name, now + ASK_AGAIN);
+                    }
                 }
             }
-            return false;
+            return;
         }
-        false
     }
 
     fn wake_by(&mut self, name: &NodeName, at: Timestamp) {
@@ -80,15 +77,20 @@ impl Engine {
         }
     }
 
-    /// Runs the checks on a verified node that has nothing else to do, one at a time.
+    /// Starts a reference run on a verified node that has nothing else to do, if a node waits for one. There is at most
+    /// one reference run at a time. One that cannot be started now is tried in every turn, because a slot or a verified
+    /// node may become free at any time.
     pub(super) fn start_reference(&mut self, now: Timestamp, plan: &mut Plan) {
+        let is_due = self.grants.reference_due().is_some_and(|due| due <= now);
         let has_room = self.grants.slots.has_room(Turn::Again, self.settings.worker_slots);
-        if !has_room || self.grants.fleet.runs_reference() {
+        if !is_due || !has_room {
             return;
         }
         let is_free = |name: &&NodeName| {
             let is_idle = self.tasks.get(*name).is_none_or(|task| task.underway.is_none());
-            let can_run = |entry: &NodeEntry| self.judge(name, entry, now).can_run_reference;
+            let can_run = |entry: &NodeEntry| {
+                entry.workers.is_empty() && self.judge(name, entry, now).can_run_reference
+            };
             is_idle && self.world.entry(name).is_some_and(can_run)
         };
         let reference = self.grants.fleet.references().find(is_free).cloned();
@@ -105,8 +107,10 @@ impl Engine {
                 policy: policy.name.clone(),
                 requires: policy.requires.clone(),
             };
-            self.grants.fleet.asked_for_reference(&name, now);
             self.order(Action::StartWorker { stamp }, now, plan);
+            if self.settings.dry_run {
+                self.grants.references.withhold();
+            }
         }
     }
 
@@ -119,7 +123,7 @@ impl Engine {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let starts_worker = matches!(action, Action::StartWorker { .. });
-        self.grants.ordered(&action);
+        self.grants.ordered(&action, now);
         let expires = now + LONGEST_QUEUE + self.settings.request_timeout + ANSWER_OVERDUE;
         self.timers.set(&name, Some(expires));
         let task = self.tasks.entry(name).or_default();
@@ -127,7 +131,7 @@ impl Engine {
         plan.orders.push(Order { ticket, action });
     }
 
-    /// Ends what is under way for a node.
+    /// Ends the order that is in flight for a node, and releases the slot or reservation that was granted for it.
     pub(super) fn release(&mut self, name: &NodeName) {
         if let Some(task) = self.tasks.get_mut(name)
             && let Some(Underway::Ordered { starts_worker, .. }) = task.underway.take()

@@ -1,4 +1,4 @@
-//! What the engine asks for, and what it is answered.
+//! What the engine asks the caller to do, and how the caller answers.
 
 use jiff::Timestamp;
 
@@ -7,61 +7,61 @@ use crate::explain::Explanation;
 use crate::ids::{NodeName, NodeRef};
 use crate::world::Fact;
 
-/// One write, and the number that identifies its answer.
+/// One write, and the ticket that identifies its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// The number.
     pub ticket: u64,
-    /// The write.
     pub action: Action,
 }
 
-/// Something that we have to read because no watch tells it.
+/// Something to read from the API server because no watch shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// Everything, to heal whatever a watch may have lost. Answered by lists of those kinds of objects of which that can be
-    /// feared, or not at all.
+    /// Everything, to recover events that a watch may have lost. Answered by lists of the kinds of objects that may be
+    /// affected, or not at all.
     Everything,
-    /// Everything, because nothing that is known counts any more. Answered by lists of all that is watched, and by
-    /// [`Fact::Ledger`] where nodes may be deleted.
+    /// Everything, because nothing that is known counts any more. Answered by lists of everything that is watched, and
+    /// by [`Fact::Ledger`] where nodes may be deleted.
     StartOver,
-    /// A node and its worker, after a write of which we do not know what it did. Answered by [`Fact::Reread`],
-    /// and by [`Fact::Ledger`] where nodes may be deleted.
+    /// A node and its worker, because a watch may lag behind or the outcome of a write is unknown. Answered by
+    /// [`Fact::Reread`], and by [`Fact::Ledger`] where nodes may be deleted.
     Node(NodeRef),
-    /// What runs on a node. Answered by [`Fact::Occupancy`].
+    /// The pods that run on a node. Answered by [`Fact::Occupancy`].
     Occupancy(NodeRef),
 }
 
-/// What is to be done now.
+/// The result of one round of decisions.
 #[derive(Debug, Default, PartialEq)]
 pub struct Plan {
     /// Writes to carry out.
     pub orders: Vec<Order>,
-    /// Writes that would be carried out if this were no dry run.
+    /// Writes that would be carried out if this were not a dry run.
     pub withheld: Vec<Action>,
-    /// What to read.
+    /// Objects to read.
     pub questions: Vec<Question>,
-    /// Deletions that were carried out although their answers were lost: to be reported now.
+    /// Deletions that turned out to have been carried out although their answers were lost. They have to be reported
+    /// now.
     pub confirmed: Vec<Action>,
-    /// Nodes whose status changed; none for a node that is gone.
+    /// Nodes whose explanation changed; `None` for a node that is gone.
     pub changes: Vec<(NodeName, Option<Explanation>)>,
-    /// When to decide again, even if nothing is heard until then.
+    /// When to decide again, even if nothing is learned until then.
     pub wake: Option<Timestamp>,
-    /// How many nodes were decided about.
+    /// The number of nodes that were decided about.
     pub considered: usize,
 }
 
-/// What came of an order.
+/// The outcome of an order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// It was carried out, and this is how things are now.
+    /// It was carried out, and these facts describe the result.
     Done(Vec<Fact>),
-    /// Things are not as the order assumed: 404, 409, the name is taken, or 422 because a test in a patch failed.
+    /// The cluster is not in the state that the order assumed: 404, 409, the name is taken, or 422 because a test in a
+    /// patch failed.
     Conflict,
-    /// The API server will not do this, and said why: 400, 403, any other 422.
+    /// The API server refused it, and said why: 400, 403, any other 422.
     Refused(String),
-    /// It was not carried out, and may be tried again: 429, 503, no connection.
+    /// It was not carried out, and can be retried: 429, 503, no connection.
     Unavailable,
-    /// It may have been carried out, or may still be: 500, 504, no answer.
+    /// It may have been carried out, or may still be: 500, 504, no response.
     Unknown,
 }

@@ -1,4 +1,5 @@
-//! What is under way for one node. Memory only: after a restart the cluster itself shows where things stand.
+//! The order in flight for one node, and what came of earlier ones. Held in memory only: after a restart the cluster
+//! itself shows the current state.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,27 +7,28 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{ASK_AGAIN, Plan, Question};
 use crate::action::Action;
-use crate::decide::{Decision, Refusals};
+use crate::decide::{Decision, History};
 use crate::explain::{Explanation, Note};
 use crate::ids::NodeRef;
+use crate::setback::{Complaint, Setbacks};
 
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
-/// A node that goes within this long of a deletion whose answer was lost goes because of it. Karpenter begins to delete a
-/// node seconds after its claim.
+/// If a node goes away within this long after a deletion whose answer was lost, the deletion is taken to be the cause.
+/// Karpenter starts to delete a node seconds after its claim.
 const DELETION_SHOWS: SignedDuration = SignedDuration::from_mins(2);
 
-/// What is under way for one node.
+/// The order in flight for one node, and what came of earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct NodeTask {
     pub(super) underway: Option<Underway>,
     pub(super) explanation: Option<Explanation>,
-    /// The explanation was reported as it is now.
+    /// Since when the explanation has had its reason.
+    reason_since: Timestamp,
+    /// The current explanation has been reported.
     pub(super) is_reported: bool,
-    /// The order that was carried out last, by its fingerprint: to keep the order would take more memory than all else.
+    /// The fingerprint of the order that was carried out last. To keep the order itself would take more memory than
+    /// everything else together.
     done: Option<u64>,
-    /// Kinds of orders that came to nothing, each with a pause of its own: one that is refused holds up no other.
-    setbacks: Vec<Setback>,
+    setbacks: Setbacks,
     lost_deletion: Option<Box<LostDeletion>>,
 }
 
@@ -37,35 +39,17 @@ struct LostDeletion {
     until: Timestamp,
 }
 
-/// Orders of one kind that came to nothing in a row.
-#[derive(Debug)]
-struct Setback {
-    order: Action,
-    count: u32,
-    not_before: Option<Timestamp>,
-    complaint: Option<Complaint>,
-}
-
-/// What there is to say about orders that came to nothing.
-#[derive(Debug)]
-enum Complaint {
-    /// The API server refused the last one, and said why.
-    Refused(String),
-    /// Things were not as the order assumed, several times in a row.
-    Contradicted,
-}
-
 /// An order that was given.
 #[derive(Debug)]
 pub(super) enum Underway {
     /// Its answer is expected.
     Ordered { ticket: u64, given: Timestamp, expires: Timestamp, starts_worker: bool },
-    /// Nobody knows what it did: the node has to be read again.
+    /// Its outcome is unknown: the node has to be read again.
     Unclear { asked: Option<Timestamp> },
 }
 
 impl NodeTask {
-    /// When an order was given, if it is the one whose answer is expected.
+    /// When the order with this ticket was given, if its answer is still expected.
     pub(super) fn given(&self, number: u64) -> Option<Timestamp> {
         match self.underway {
             Some(Underway::Ordered { ticket, given, .. }) if ticket == number => Some(given),
@@ -73,39 +57,49 @@ impl NodeTask {
         }
     }
 
-    /// Forgets what was ordered, but not that it was. Whoever leads next reports what comes of it.
-    pub(super) fn mark_unclear(&mut self) {
+    /// Nothing is known any more of what happened to the cluster.
+    pub(super) fn start_over(&mut self) {
         self.lost_deletion = None;
+        self.mark_unclear();
+    }
+
+    /// Forgets the order in flight, but not that there was one.
+    pub(super) fn mark_unclear(&mut self) {
         if self.underway.is_some() {
             self.underway = Some(Underway::Unclear { asked: None });
         }
     }
 
-    /// An order was carried out. If it is the same as the one before, that had no visible effect.
+    /// An order was carried out. If it is the same as the previous one, then that had no visible effect.
     pub(super) fn carried_out(&mut self, action: &Action, now: Timestamp) {
         let done = Some(fingerprint(action));
         if matches!(action, Action::DeleteNode { .. }) {
             self.lost_deletion = None;
         }
         if self.done == done {
-            self.pause(action, now, None);
+            self.setbacks.pause(action, now, None);
             self.underway = Some(Underway::Unclear { asked: None });
         } else {
-            self.setbacks.retain(|setback| !setback.order.is_like(action));
+            self.setbacks.clear(action);
             self.done = done;
         }
     }
 
-    /// Nobody knows what came of an order.
+    /// The outcome of an order is unknown.
     pub(super) fn lost(&mut self, action: &Action, now: Timestamp) {
+        self.remember_deletion(action, now);
+        self.underway = Some(Underway::Unclear { asked: None });
+    }
+
+    /// The answer to an order was lost. If it deletes the node, what becomes of the node shows whether it was carried out.
+    pub(super) fn remember_deletion(&mut self, action: &Action, now: Timestamp) {
         if matches!(action, Action::DeleteNode { .. }) {
             let lost = LostDeletion { action: action.clone(), until: now + DELETION_SHOWS };
             self.lost_deletion = Some(Box::new(lost));
         }
-        self.underway = Some(Underway::Unclear { asked: None });
     }
 
-    /// A deletion that was carried out although its answer was lost: the node is gone, or going.
+    /// Returns the deletion whose answer was lost, once the node is gone or terminating: it was carried out.
     pub(super) fn confirmed_deletion(
         &mut self,
         is_going: impl Fn(&NodeRef) -> bool,
@@ -116,75 +110,45 @@ impl NodeTask {
         (now < lost.until).then_some(lost.action)
     }
 
-    /// Things are not as an order assumed. Once is nothing: others write too.
+    /// The cluster is not in the state that an order assumed.
     pub(super) fn contradicted(&mut self, action: &Action, now: Timestamp) {
-        if self.setbacks.iter().any(|setback| setback.order.is_like(action)) {
-            self.pause(action, now, Some(Complaint::Contradicted));
-        } else {
-            self.setbacks.push(Setback {
-                order: action.clone(),
-                count: 1,
-                not_before: None,
-                complaint: None,
-            });
-        }
+        self.setbacks.contradicted(action, now);
         self.underway = Some(Underway::Unclear { asked: None });
     }
 
     /// The API server refused an order.
     pub(super) fn refused(&mut self, action: &Action, why: String, now: Timestamp) {
-        self.pause(action, now, Some(Complaint::Refused(why)));
+        self.setbacks.pause(action, now, Some(Complaint::Refused(why)));
     }
 
-    /// An order was not carried out.
+    /// The API server could not carry out an order.
     pub(super) fn set_back(&mut self, action: &Action, now: Timestamp) {
-        self.pause(action, now, None);
-    }
-
-    /// The next order of this kind is given later each time.
-    fn pause(&mut self, action: &Action, now: Timestamp, complaint: Option<Complaint>) {
-        let known = self.setbacks.iter().position(|setback| setback.order.is_like(action));
-        let count = known.map_or(0, |at| self.setbacks.swap_remove(at).count);
-        let pause = FIRST_PAUSE.saturating_mul(1 << count.min(5)).min(LONGEST_PAUSE);
-        self.setbacks.push(Setback {
-            order: action.clone(),
-            count: count.saturating_add(1),
-            not_before: Some(now + pause),
-            complaint,
-        });
+        self.setbacks.pause(action, now, Some(Complaint::Unavailable));
     }
 
     /// Until when an order of this kind is not given again.
     pub(super) fn held_until(&self, action: &Action, now: Timestamp) -> Option<Timestamp> {
-        let setback = self.setbacks.iter().find(|setback| setback.order.is_like(action))?;
-        setback.not_before.filter(|at| now < *at)
+        self.setbacks.held_until(action, now)
     }
 
-    /// What the API server refused last.
-    pub(super) fn refusals(&self) -> Refusals<'_> {
-        let mut refusals = Refusals::default();
-        for setback in &self.setbacks {
-            let Some(Complaint::Refused(why)) = &setback.complaint else { continue };
-            match setback.order {
-                Action::StartWorker { .. } => refusals.worker = Some(why),
-                Action::OpenGate { .. } | Action::CloseGate { .. } | Action::Record { .. } => {
-                    refusals.write = Some(why);
-                }
-                _ => {}
-            }
+    /// The outcome of earlier decisions.
+    pub(super) fn history(&self) -> History<'_> {
+        let last = self.explanation.as_ref().map(|explanation| (explanation, self.reason_since));
+        History { setbacks: &self.setbacks, last }
+    }
+
+    /// Stores the explanation, and marks it for reporting if it changed.
+    pub(super) fn explain(&mut self, explanation: Explanation, now: Timestamp) {
+        if self.explanation.as_ref().is_none_or(|known| known.word() != explanation.word()) {
+            self.reason_since = now;
         }
-        refusals
-    }
-
-    /// Keeps why the node is open or closed.
-    pub(super) fn explain(&mut self, explanation: Explanation) {
         if self.explanation.as_ref() != Some(&explanation) {
             self.explanation = Some(explanation);
             self.is_reported = false;
         }
     }
 
-    /// What has to be reported, unless it was.
+    /// Returns the explanation if it has not been reported yet.
     pub(super) fn report(&mut self) -> Option<&Explanation> {
         if std::mem::replace(&mut self.is_reported, true) { None } else { self.explanation.as_ref() }
     }
@@ -196,12 +160,12 @@ impl NodeTask {
         }
     }
 
-    /// No answer has come to what was ordered.
+    /// The order in flight has not been answered in time.
     pub(super) fn is_overdue(&self, now: Timestamp) -> bool {
         matches!(self.underway, Some(Underway::Ordered { expires, .. }) if expires <= now)
     }
 
-    /// Says until when nothing may be decided for the node, asking what has to be known before.
+    /// Returns until when nothing may be decided for the node, and asks to read the node if that is needed first.
     pub(super) fn waits(
         &mut self,
         node: Option<NodeRef>,
@@ -218,7 +182,7 @@ impl NodeTask {
                 self.underway = Some(Underway::Unclear { asked: Some(now) });
                 Some(now + ASK_AGAIN)
             }
-            // There is nothing to read any more.
+            // The node is gone, so there is nothing to read.
             (Some(Underway::Unclear { .. }), None) => {
                 self.underway = None;
                 None
@@ -227,22 +191,27 @@ impl NodeTask {
         }
     }
 
-    /// Adds to an explanation what the API server refuses, for as long as it is wanted. A refused worker is part of the
-    /// decision itself.
+    /// Adds failing orders to the explanation, for as long as they are wanted. A worker that cannot be created and a
+    /// startup gate that cannot be opened are already part of the decision itself.
     pub(super) fn complain(&mut self, decision: &mut Decision) {
         let wanted: Vec<Action> = decision.wants.iter().filter_map(crate::decide::Want::action).collect();
-        self.setbacks.retain(|setback| wanted.iter().any(|wanted| wanted.is_like(&setback.order)));
-        for setback in &self.setbacks {
-            let order = setback.order.to_string();
-            let note = match &setback.complaint {
-                Some(Complaint::Refused(_)) if matches!(setback.order, Action::StartWorker { .. }) => {
-                    continue;
+        self.setbacks.keep_only(&wanted);
+        let Explanation { gates, notes, .. } = &mut decision.explanation;
+        for (order, complaint) in self.setbacks.complaints() {
+            let is_explained = match order {
+                Action::StartWorker { .. } => true,
+                Action::OpenGate { gate, .. } => {
+                    gates.iter().any(|closed| closed.gate == *gate && closed.is_refused())
                 }
-                Some(Complaint::Refused(why)) => Note::Refused { order, why: why.clone() },
-                Some(Complaint::Contradicted) => Note::Contradicted { order },
-                None => continue,
+                _ => false,
             };
-            decision.explanation.notes.push(note);
+            let order = order.to_string();
+            match complaint {
+                _ if is_explained => {}
+                Complaint::Refused(why) => notes.push(Note::Refused { order, why: why.clone() }),
+                Complaint::Contradicted => notes.push(Note::Contradicted { order }),
+                Complaint::Unavailable => {}
+            }
         }
     }
 }

@@ -58,7 +58,46 @@ fn an_order_that_is_carried_out_twice_had_no_effect_that_we_can_see() {
     let mut task = NodeTask::default();
     task.carried_out(&order("n1"), noon());
     task.carried_out(&order("n2"), noon());
-    assert!(task.underway.is_none(), "each was another one");
+    assert!(task.underway.is_none(), "the two orders differ");
     task.carried_out(&order("n2"), noon());
     assert!(matches!(task.underway, Some(Underway::Unclear { asked: None })));
+}
+
+fn deletion() -> Action {
+    let event = EventText { reason: EventReason::NodeDeleted, message: String::new(), warning: true };
+    Action::DeleteNode { node: node_named("n1", "u1", 2).id, version: Version(2), claim: None, event }
+}
+
+/// The deletions that are confirmed once the node is gone, by a replica that stands by and then leads.
+fn confirmed_after(lose: impl FnOnce(&mut Engine)) -> usize {
+    let mut engine = knowing_everything("");
+    engine.learn(Fact::Nodes(vec![node_named("n1", "u1", 2)], Version(2)), noon());
+    engine.lead();
+    engine.decide(noon());
+    lose(&mut engine);
+    engine.decide(noon());
+    engine.learn(Fact::NodeGone(node_named("n1", "u1", 2).id, Version(3)), noon());
+    let standing_by = engine.decide(noon()).confirmed.len();
+    engine.lead();
+    standing_by + engine.decide(noon()).confirmed.len()
+}
+
+#[test]
+fn a_deletion_whose_answer_was_lost_is_confirmed_once_although_the_lease_is_lost_too() {
+    let order = Order { ticket: 1_000, action: deletion() };
+    let before = confirmed_after(|engine| {
+        engine.tasks.entry("n1".into()).or_default().lost(&order.action, noon());
+        engine.stand_by();
+    });
+    let after = confirmed_after(|engine| {
+        engine.stand_by();
+        engine.settle(&order, Outcome::Unknown, noon());
+    });
+    let restored = confirmed_after(|engine| {
+        engine.tasks.entry("n1".into()).or_default().lost(&order.action, noon());
+        engine.learn(Fact::Restored(Feed::of(Kind::Nodes)), noon());
+        engine.learn(Fact::Nodes(vec![node_named("n1", "u1", 1)], Version(1)), noon());
+        engine.learn(Fact::Workers(Vec::new(), Version(1)), noon());
+    });
+    assert_eq!((before, after, restored), (1, 1, 0));
 }

@@ -4,12 +4,12 @@ use super::{Engine, Order};
 use crate::ids::NodeName;
 
 impl Engine {
-    /// The nodes that the next decision is about, besides those whose time comes until then.
+    /// The nodes that the next call of [`Engine::decide`] considers, besides those whose timer fires until then.
     pub fn changed(&self) -> impl Iterator<Item = &NodeName> {
         self.changed.iter()
     }
 
-    /// Takes back an order that was never sent. Its node is decided about again, at once: nothing went wrong.
+    /// Withdraws an order that was never sent. Its node is reconsidered without a delay, because nothing failed.
     pub fn withdraw(&mut self, order: &Order) {
         let name = &order.action.node().name;
         if self.tasks.get(name).is_some_and(|task| task.given(order.ticket).is_some()) {
@@ -67,7 +67,7 @@ mod tests {
     fn an_order_that_was_taken_back_is_decided_about_again_without_a_pause() {
         let (mut engine, first) = engine();
         assert!(starts_worker_of(&first, "n1"), "{first:?}");
-        assert!(engine.decide(noon()).orders.is_empty(), "it is under way");
+        assert!(engine.decide(noon()).orders.is_empty(), "the order is in flight");
         engine.withdraw(&first.orders[0]);
         assert_eq!(engine.changed().map(NodeName::as_str).collect::<Vec<_>>(), ["n1"]);
         let second = engine.decide(noon());

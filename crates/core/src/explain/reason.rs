@@ -1,10 +1,12 @@
-//! The reasons of the condition of a node that carries no verdict.
+//! The condition reasons of a node without a verdict.
 
-/// Why a node carries no verdict, as one word.
+/// Why a node has no verdict, as the reason of its condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     WaitingForReady,
     WaitingForSlot,
+    ApiUnavailable,
+    NameTaken,
     WaitingForKarpenter,
     WaitingForGate,
     WaitingForInitPods,
@@ -13,13 +15,16 @@ pub enum Reason {
     WorkerOutdated,
     Opening,
     WriteRefused,
+    Paused,
     Unverified,
 }
 
 impl Reason {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::WaitingForReady,
         Self::WaitingForSlot,
+        Self::ApiUnavailable,
+        Self::NameTaken,
         Self::WaitingForKarpenter,
         Self::WaitingForGate,
         Self::WaitingForInitPods,
@@ -28,6 +33,7 @@ impl Reason {
         Self::WorkerOutdated,
         Self::Opening,
         Self::WriteRefused,
+        Self::Paused,
         Self::Unverified,
     ];
 
@@ -36,6 +42,8 @@ impl Reason {
         match self {
             Self::WaitingForReady => "WaitingForReady",
             Self::WaitingForSlot => "WaitingForSlot",
+            Self::ApiUnavailable => "ApiUnavailable",
+            Self::NameTaken => "NameTaken",
             Self::WaitingForKarpenter => "WaitingForKarpenter",
             Self::WaitingForGate => "WaitingForGate",
             Self::WaitingForInitPods => "WaitingForInitPods",
@@ -44,11 +52,12 @@ impl Reason {
             Self::WorkerOutdated => "WorkerOutdated",
             Self::Opening => "Opening",
             Self::WriteRefused => "WriteRefused",
+            Self::Paused => "Paused",
             Self::Unverified => "Unverified",
         }
     }
 
-    /// What the node waits for, and what to look at if it waits for long.
+    /// The meaning of the reason, and where to look if the node waits for long.
     #[must_use]
     pub const fn meaning(self) -> (&'static str, &'static str) {
         match self {
@@ -56,8 +65,16 @@ impl Reason {
                 ("The node is not Ready yet.", "the kubelet and the CNI plugin of the node")
             }
             Self::WaitingForSlot => (
-                "As many workers run as may run at once.",
+                "All worker slots are in use.",
                 "`limits.maxConcurrentWorkers`, and why other workers take so long",
+            ),
+            Self::ApiUnavailable => (
+                "The API server could not create the worker: it is overloaded or out of reach (429, 503).",
+                "the load and the log of the API server; the controller tries again by itself",
+            ),
+            Self::NameTaken => (
+                "The worker could not be created several times in a row, because a pod has its name.",
+                "the pod that the message names: if it is not a worker, delete it",
             ),
             Self::WaitingForKarpenter => (
                 "Karpenter has not registered the node yet, or its NodePool has not been read.",
@@ -84,6 +101,10 @@ impl Reason {
             Self::WriteRefused => (
                 "The API server refuses to change the node.",
                 "the message: an admission policy, a webhook, or missing permissions",
+            ),
+            Self::Paused => (
+                "An operator has paused the node.",
+                "the annotation `node-ready/paused`: the controller goes on when it is removed",
             ),
             Self::Unverified => (
                 "The node has not been verified. If it is open, the controller leaves it alone.",

@@ -1,4 +1,4 @@
-//! Explanations in words.
+//! Renders explanations as sentences.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,34 +11,51 @@ use super::{
 };
 use crate::names;
 
+const NEXT_ATTEMPT: &str = "; next try at ";
+
 impl Explanation {
-    /// The sentence for somebody who reads it now.
+    /// The sentence for a reader now: the next attempt is given as a duration.
     #[must_use]
     pub fn at(&self, now: Timestamp) -> String {
         let next = self.next_attempt.map(|at| format!("; next try in {}", seconds(at.duration_since(now))));
         format!("{}: {}{}", self.access, Reasons(self), next.unwrap_or_default())
     }
+
+    /// Returns whether a message says the same. The time of the next attempt does not matter, nor what others reword
+    /// over and over: why a kubelet does not start a container, and which pod keeps a node busy.
+    pub(crate) fn is_said_by(&self, message: &str) -> bool {
+        match self.why {
+            Why::Wait(Wait::Worker { .. }) | Why::NeverGated(NeverGated::Busy { .. }) => true,
+            _ => {
+                let said = format!("{}: {}", self.access, Reasons(self));
+                let rest = message.strip_prefix(&said);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(NEXT_ATTEMPT))
+            }
+        }
+    }
 }
 
-/// The sentence for somebody who may read it any time later.
+/// The sentence for a reader at any later time: the next attempt is given as a timestamp.
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.access, Reasons(self))?;
         match self.next_attempt {
             None => Ok(()),
-            Some(at) => write!(f, "; next try at {}", Timestamp::from_second(at.as_second()).unwrap_or(at)),
+            Some(at) => {
+                write!(f, "{NEXT_ATTEMPT}{}", Timestamp::from_second(at.as_second()).unwrap_or(at))
+            }
         }
     }
 }
 
-/// The sentence without where it leads.
+/// The sentence without the leading access and the next attempt.
 struct Reasons<'a>(&'a Explanation);
 
 impl Display for Reasons<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Explanation { phase, probation, why, gates, notes, .. } = self.0;
         let mut closed = gates.iter().filter(|closed| closed.wait != GateWait::Checks).peekable();
-        // A node that is not verified here is closed by its other gates alone.
+        // A node that the controller does not verify is closed only by its other gates.
         if *phase == Phase::OutOfScope
             && let Some(first) = closed.next_if(|_| true)
         {
@@ -155,6 +172,10 @@ impl Display for KeptOpen {
             Self::NotAStartupTaint { pool, taint } => {
                 write!(f, "NodePool {pool} does not list {taint} in startupTaints")
             }
+            Self::Trouble(trouble) => write!(f, "{trouble}"),
+            Self::ManyClosed { closed, of } => {
+                write!(f, "{closed} of {of} nodes are closed and have to open first")
+            }
         }
     }
 }
@@ -165,6 +186,7 @@ impl Display for ProbationReason {
             Self::Rebooted => "the node was restarted",
             Self::LabelRemoved => "the verified label was removed",
             Self::ChecksFailed => "the checks failed again and again",
+            Self::NoVerdict => "the last run gave no verdict",
             Self::FailedOpen => "it failed and was not closed",
             Self::NoTaint => "it carries no gate taint",
             Self::NeverGated => "it never had the gate",
@@ -191,7 +213,7 @@ impl Display for LastResult {
     }
 }
 
-/// A node that counts as failed goes on beyond the number of its attempts.
+/// A node that counts as failed is tried beyond its maximum number of attempts.
 impl Display for Attempt {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { number, of } = self;
@@ -217,6 +239,13 @@ impl Display for Wait {
             Self::OutdatedWorker => f.write_str("an earlier worker is removed first"),
             Self::RefusedWorker(why) => write!(f, "the API server refused the worker: {why}"),
             Self::Ready => f.write_str("waiting for the node to be Ready"),
+            Self::ApiServer => {
+                f.write_str("the API server is overloaded or unavailable, so the worker could not be created")
+            }
+            Self::NameTaken(name) => write!(
+                f,
+                "the worker could not be created several times in a row: another pod may have its name, {name}"
+            ),
             Self::Slot => f.write_str("waiting for a free verification slot"),
             Self::Worker { attempt, stage } => write!(f, "{attempt}: {stage}"),
             Self::LastLook => f.write_str("the worker has had its time; its result is read once more"),
@@ -224,6 +253,9 @@ impl Display for Wait {
             Self::Registration => f.write_str("the checks passed; Karpenter has not registered the node yet"),
             Self::Gate(gate) => write!(f, "the checks passed; gate {gate} has to open first"),
             Self::Opening => f.write_str("the checks passed; the gate opens"),
+            Self::Reference => {
+                f.write_str("the checks failed; a reference run on a verified node shows whose fault it is")
+            }
             Self::Pool => f.write_str(
                 "the checks failed; whether the node may be closed is known once its NodePool is read",
             ),
@@ -263,6 +295,7 @@ impl Display for GateWait {
                 f.write_str("waits to be sure that its pods were started after the last restart of the node")
             }
             Self::Opening => f.write_str("opens"),
+            Self::Refused(why) => write!(f, "stays closed: the API server refused to open it: {why}"),
         }
     }
 }
@@ -278,6 +311,7 @@ impl Display for Note {
                 write!(f, "could not {order}: the node was not as last seen, several times in a row")
             }
             Self::DryRun { order } => write!(f, "dry run, would {order}"),
+            Self::LastResult(result) => write!(f, "last result: {result}"),
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use super::Reason;
-use crate::fault::WorkerFailure;
+use crate::fault::{Blame, WorkerFailure};
 use crate::ids::NodeName;
 use crate::view::Waiting;
 
-/// Why a node is as it is.
+/// The main reason for the status of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     Gone,
@@ -15,7 +15,7 @@ pub enum Why {
     Paused(PausedBy),
     Excluded {
         by: Excluded,
-        /// It carries a gate taint that nobody removes.
+        /// It carries a gate taint, which the controller does not remove.
         is_closed: bool,
     },
     LeftAlone(LeftAlone),
@@ -51,7 +51,7 @@ pub enum Excluded {
     Labels(String),
 }
 
-/// Why an open node is not touched.
+/// Why an open node is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftAlone {
     TaintRemoved,
@@ -70,8 +70,19 @@ pub enum NeverGated {
 /// Why a node must not be closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptOpen {
-    PoolUnread { pool: String },
-    NotAStartupTaint { pool: String, taint: String },
+    PoolUnread {
+        pool: String,
+    },
+    NotAStartupTaint {
+        pool: String,
+        taint: String,
+    },
+    Trouble(Trouble),
+    /// Many nodes are closed and unproven already.
+    ManyClosed {
+        closed: usize,
+        of: usize,
+    },
 }
 
 /// Why an open node has to prove itself again.
@@ -80,21 +91,22 @@ pub enum ProbationReason {
     Rebooted,
     LabelRemoved,
     ChecksFailed,
+    NoVerdict,
     FailedOpen,
     NoTaint,
     NeverGated,
 }
 
-/// What was recorded last.
+/// The last recorded result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastResult {
-    /// The check and the kind of failure as one word.
+    /// The check and the kind of failure as one word: `DnsTimeout`.
     pub cause: String,
     pub reason: String,
     pub failed: Option<Attempt>,
-    /// A run after that which cost no attempt.
+    /// The latest run, if it cost no attempt.
     pub run: Option<FreeRun>,
-    /// The node counts as failed: an operator can have it tried at once.
+    /// Set if the node counts as failed: an operator can request an immediate attempt.
     pub retry: Option<NodeName>,
 }
 
@@ -128,14 +140,23 @@ pub enum Wait {
     OutdatedWorker,
     RefusedWorker(String),
     Ready,
+    /// For an API server that can create the worker.
+    ApiServer,
+    /// Another pod has the name of the worker, which is this.
+    NameTaken(String),
     Slot,
-    Worker { attempt: Attempt, stage: WorkerStage },
+    Worker {
+        attempt: Attempt,
+        stage: WorkerStage,
+    },
     LastLook,
     WorkerEnd,
     Registration,
     Gate(String),
     Opening,
     Pool,
+    /// The checks failed. A reference run shows whose fault that is.
+    Reference,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,23 +184,34 @@ pub enum GateWait {
         namespace: String,
         name: String,
     },
-    /// A first pod that matches this selector.
+    /// Any pod that matches this selector.
     AnyPod(String),
     MinimumHold,
-    /// Pods may still show what was before the last restart of the node.
+    /// The status of the pods may still predate the last restart of the node.
     RestartedPods,
     Opening,
+    /// The API server refused to open it, and said why.
+    Refused(String),
 }
 
-/// What else there is to say.
+/// Additional remarks on the explanation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
     NotDeleted(NotDeleted),
     DeletionReserved,
     Deleting,
-    Refused { order: String, why: String },
-    Contradicted { order: String },
-    DryRun { order: String },
+    Refused {
+        order: String,
+        why: String,
+    },
+    Contradicted {
+        order: String,
+    },
+    DryRun {
+        order: String,
+    },
+    /// The last result of a node that is paused.
+    LastResult(LastResult),
 }
 
 /// Why a failed node is not deleted.
@@ -192,7 +224,7 @@ pub enum NotDeleted {
     LedgerUnread,
     /// Another deletion is being reserved.
     Reserving,
-    /// As many nodes have their final attempt as may still be deleted.
+    /// The remaining budget is taken by the final attempts of other nodes.
     OthersFirst,
     Budget {
         used: usize,
@@ -216,9 +248,9 @@ impl Why {
         match self {
             Self::LastResult(result) => Cow::Owned(result.cause.clone()),
             Self::Wait(wait) => Cow::Borrowed(wait.word()),
+            Self::Paused(_) => Cow::Borrowed(Reason::Paused.word()),
             Self::Gone
             | Self::Deleting
-            | Self::Paused(_)
             | Self::Excluded { .. }
             | Self::LeftAlone(_)
             | Self::FailedOpen { .. }
@@ -231,6 +263,17 @@ impl Why {
 }
 
 impl Wait {
+    /// The fault of the installation that verification waits for: nothing changes until somebody acts.
+    pub(super) fn installation_fault(&self) -> Option<WorkerFailure> {
+        match self {
+            Self::RefusedWorker(_) => Some(WorkerFailure::Refused),
+            Self::Worker { stage: WorkerStage::Pending { failure, .. }, .. } => {
+                Some(*failure).filter(|failure| failure.blame() == Blame::Installation)
+            }
+            _ => None,
+        }
+    }
+
     const fn word(&self) -> &'static str {
         match self {
             Self::OutdatedWorker => Reason::WorkerOutdated.word(),
@@ -239,13 +282,24 @@ impl Wait {
                 Reason::WaitingForReady.word()
             }
             Self::Slot => Reason::WaitingForSlot.word(),
+            Self::ApiServer => Reason::ApiUnavailable.word(),
+            Self::NameTaken(_) => Reason::NameTaken.word(),
             Self::Worker { stage: WorkerStage::Pending { failure, .. }, .. } => failure.word(),
-            Self::Worker { stage: WorkerStage::Running, .. } | Self::LastLook => Reason::Verifying.word(),
+            Self::Worker { stage: WorkerStage::Running, .. } | Self::LastLook | Self::Reference => {
+                Reason::Verifying.word()
+            }
             Self::Opening => Reason::Opening.word(),
             Self::WorkerEnd => WorkerFailure::NotEnded.word(),
             Self::Registration | Self::Pool => Reason::WaitingForKarpenter.word(),
             Self::Gate(_) => Reason::WaitingForGate.word(),
         }
+    }
+}
+
+impl ClosedGate {
+    /// The API server refused to open it.
+    pub(crate) const fn is_refused(&self) -> bool {
+        matches!(self.wait, GateWait::Refused(_))
     }
 }
 
@@ -258,6 +312,7 @@ impl GateWait {
             Self::Pod { .. } | Self::AnyPod(_) | Self::RestartedPods => Reason::WaitingForInitPods,
             Self::MinimumHold => Reason::MinimumHold,
             Self::Opening => Reason::Opening,
+            Self::Refused(_) => Reason::WriteRefused,
         }
     }
 }

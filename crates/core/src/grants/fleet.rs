@@ -1,9 +1,11 @@
-//! How all nodes are doing together: how many fail, where the checks passed lately, and whether the cluster itself is in
-//! trouble.
+//! The health of all nodes together: how many fail, where the checks passed recently, and whether the cluster itself is
+//! in trouble.
 //!
-//! The engine notes a node here as soon as it learns something about it, and a result counts from when it is known, not
+//! The engine notes a node here as soon as it learns something about it. A result counts from when it is known, not
 //! from when it is recorded on the node. So nodes that fail at the same moment are all counted before anything is
 //! decided about one of them.
+
+mod closings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,58 +13,70 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::config::DeletionLimits;
 use crate::explain::Trouble;
-use crate::ids::{BootId, NodeName, Uid};
+use crate::ids::NodeName;
 use crate::schedule::Schedule;
 use crate::state::Comparison;
+use closings::Closings;
+pub(crate) use closings::{Closure, Counted};
 
-/// A reference run that failed counts as cluster trouble for this long, unless the checks pass somewhere before.
+/// A failed reference run counts as cluster trouble for this long, unless the checks pass somewhere in the meantime.
 const FAILED_REFERENCE_COUNTS: SignedDuration = SignedDuration::from_mins(5);
 /// Runs further apart than this say nothing about each other.
 const SAME_TIME: SignedDuration = SignedDuration::from_mins(15);
 
-/// How all nodes are doing together.
+/// The health of all nodes together.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     members: BTreeMap<NodeName, Member>,
     managed: usize,
-    /// Nodes whose checks failed last, each until that no longer counts.
+    /// The number of nodes in scope, gated or not.
+    in_scope: usize,
+    closings: Closings,
+    /// Nodes whose last checks failed, each with the time until which the failure counts.
     failing: Schedule<Timestamp, NodeName>,
-    /// Runs on verified nodes, by when they were started.
+    /// Runs on verified nodes, by start time.
     runs: BTreeSet<(Timestamp, NodeName, Run)>,
-    /// Verified nodes that could run the checks for comparison, the one that did so longest ago first.
+    /// Verified nodes that could make a reference run, the one with the oldest run first.
     references: Schedule<Timestamp, NodeName>,
-    /// When a node was last asked to run the checks for comparison, whatever came of it.
+    /// When each node was last asked for a reference run, whatever the outcome.
     asked: BTreeMap<NodeName, Timestamp>,
-    /// Nodes on which the checks are run for comparison now.
+    /// The number of nodes with a reference run under way.
     running_references: usize,
-    /// When a reference run was seen to fail, if nothing has passed since.
+    /// When the last failed reference run was seen, if no run has passed since.
     failed_reference: Option<Timestamp>,
     last_trouble: Timestamp,
+    /// The last trouble that any leader recorded, by that leader's clock.
+    recorded_trouble: Timestamp,
 }
 
-/// What one node contributes.
+/// The contribution of one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// The controller manages it.
-    pub(crate) managed: bool,
-    /// Its checks failed, and that counts until then.
+    pub(crate) membership: Membership,
+    pub(crate) closure: Closure,
+    /// Set if its checks failed: the time until which the failure counts.
     pub(crate) failing_until: Option<Timestamp>,
-    /// It failed by its own fault.
-    pub(crate) own_failure: Option<OwnFailure>,
+    /// Set if it failed by its own fault: when the last record of it was seen.
+    pub(crate) own_failure: Option<Seen>,
+    /// The last trouble in the cluster that is recorded on it.
+    pub(crate) trouble: Option<Timestamp>,
     /// Runs of the checks while it was verified.
     pub(crate) runs: Vec<Run>,
-    /// The checks could be run there for comparison.
+    /// It could make a reference run, once it has no worker.
     pub(crate) is_reference: bool,
-    /// They are, or have just been and that is not recorded yet.
+    /// A reference run is under way, or has ended and is not recorded yet.
     pub(crate) runs_reference: bool,
 }
 
-/// The first failure of a node in a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OwnFailure {
-    pub(crate) uid: Uid,
-    pub(crate) boot: BootId,
-    pub(crate) seen: Seen,
+/// How far a node belongs to the fleet. Each variant includes the ones before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Membership {
+    #[default]
+    OutOfScope,
+    /// The policy applies to it, but it never had the gate.
+    InScope,
+    /// The controller manages it.
+    Managed,
 }
 
 /// A run of the checks on a verified node.
@@ -70,11 +84,20 @@ pub(crate) struct OwnFailure {
 pub(crate) struct Run {
     pub(crate) started: Timestamp,
     pub(crate) passed: bool,
-    /// None: it is not known when it was made.
+    /// `None` if its age is unknown.
     pub(crate) seen: Option<Seen>,
 }
 
-/// When this process learned something: by its own clock, and by which of all facts. What came by one fact has no order.
+/// What a note about a node added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noted {
+    NoRun,
+    /// A run of the checks on a verified node, which others may wait for.
+    NewRun,
+}
+
+/// When this process learned something: the time by its own clock, and the number of the fact. Things learned by the
+/// same fact have no order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seen {
     pub(crate) at: Timestamp,
@@ -82,23 +105,30 @@ pub(crate) struct Seen {
 }
 
 impl Fleet {
-    /// Takes note of how a node is doing now.
-    pub(crate) fn note(&mut self, name: &NodeName, mut member: Member, now: Timestamp) {
+    /// Updates the contribution of a node.
+    pub(crate) fn note(&mut self, name: &NodeName, mut member: Member, now: Timestamp) -> Noted {
         let before = self.members.remove(name).unwrap_or_default();
+        let mut noted = Noted::NoRun;
         for run in &mut member.runs {
             let is_same = |known: &&Run| (known.started, known.passed) == (run.started, run.passed);
-            match before.runs.iter().find(is_same) {
-                Some(known) => *run = *known,
-                None => self.learn_of_run(*run, now),
+            if let Some(known) = before.runs.iter().find(is_same) {
+                *run = *known;
+            } else {
+                self.learn_of_run(*run, now);
+                noted = Noted::NewRun;
             }
         }
-        if let (Some(first), Some(latest)) = (&before.own_failure, &member.own_failure)
-            && (&first.uid, &first.boot) == (&latest.uid, &latest.boot)
-            && self.counts(first.seen)
-        {
-            member.own_failure.clone_from(&before.own_failure);
+        // A record by another leader, whose clock is behind, must not make an earlier failure count for a shorter time.
+        member.failing_until =
+            member.failing_until.map(|until| before.failing_until.map_or(until, |known| known.max(until)));
+        // A time in the future comes from a clock that is wrong.
+        if let Some(trouble) = member.trouble.filter(|trouble| *trouble <= now) {
+            self.recorded_trouble = self.recorded_trouble.max(trouble);
         }
-        self.managed = self.managed - usize::from(before.managed) + usize::from(member.managed);
+        let is = |member: &Member, least| usize::from(member.membership >= least);
+        self.managed = self.managed - is(&before, Membership::Managed) + is(&member, Membership::Managed);
+        self.in_scope = self.in_scope - is(&before, Membership::InScope) + is(&member, Membership::InScope);
+        self.closings.note(name, &member);
         self.running_references =
             self.running_references - usize::from(before.runs_reference) + usize::from(member.runs_reference);
         self.failing.set(name, member.failing_until);
@@ -114,9 +144,11 @@ impl Fleet {
         } else {
             self.members.insert(name.clone(), member);
         }
+        noted
     }
 
-    /// A node is asked to run the checks for comparison. If nothing comes of it, others are asked before it is again.
+    /// Records that a node was asked for a reference run. If that fails, all others are asked before this one is asked
+    /// again.
     pub(crate) fn asked_for_reference(&mut self, name: &NodeName, now: Timestamp) {
         self.asked.insert(name.clone(), now);
         if self.references.rank(name).is_some() {
@@ -133,7 +165,7 @@ impl Fleet {
         }
     }
 
-    /// Lets time pass: what failed too long ago no longer counts, and trouble that is there now is remembered.
+    /// Lets time pass: failures that are too old stop counting, and current trouble is remembered.
     pub(crate) fn observe(&mut self, limits: &DeletionLimits, now: Timestamp) {
         while self.failing.pop_until(&now).is_some() {}
         if self.trouble(limits, now).is_some() {
@@ -141,17 +173,40 @@ impl Fleet {
         }
     }
 
-    /// What was before no longer counts, for or against a node.
+    /// From now on, earlier results no longer count for or against a node.
     pub(crate) fn start_over(&mut self, now: Timestamp) {
         self.last_trouble = now;
     }
 
-    /// The number of nodes that the controller looks after.
+    /// The number of nodes that the controller manages.
     pub(crate) fn managed(&self) -> usize {
         self.managed
     }
 
-    /// Why the cluster rather than a node is to blame, if it is.
+    /// The number of nodes in scope.
+    pub(super) fn in_scope(&self) -> usize {
+        self.in_scope
+    }
+
+    /// The number of closed nodes in scope besides this one.
+    pub(super) fn closed_besides(&self, name: &NodeName, counted: Counted) -> usize {
+        self.closings.besides(name, counted)
+    }
+
+    /// Records whether a node counts as closed until it is seen to be open.
+    pub(super) fn expect_closed(&mut self, name: &NodeName, is_expected: bool) {
+        let gone = Member::default();
+        self.closings.expect(name, self.members.get(name).unwrap_or(&gone), is_expected);
+    }
+
+    /// From now on, nodes count as closed only if they are.
+    pub(super) fn expect_nothing(&mut self) {
+        for name in self.closings.expected().clone() {
+            self.expect_closed(&name, false);
+        }
+    }
+
+    /// Returns why the cluster rather than a node is suspected, if it is.
     pub(super) fn trouble(&self, limits: &DeletionLimits, now: Timestamp) -> Option<Trouble> {
         let (failing, managed) = (self.failing.len(), self.managed);
         if limits.too_many_failing(failing, managed) {
@@ -161,39 +216,61 @@ impl Fleet {
         (now.duration_since(failed) < FAILED_REFERENCE_COUNTS).then_some(Trouble::ReferenceFailed)
     }
 
-    /// Whether something happened after all trouble, so that it says something about a node.
+    /// Returns whether a time is after all trouble, so that a result of then says something about a node.
     pub(crate) fn is_after_trouble(&self, at: Timestamp) -> bool {
         at > self.last_trouble
     }
 
-    fn counts(&self, seen: Seen) -> bool {
-        self.is_after_trouble(seen.at)
+    /// Returns whether a state that this process found was recorded after all trouble that earlier leaders recorded.
+    pub(crate) fn is_recorded_after_trouble(&self, at: Timestamp) -> bool {
+        at > self.recorded_trouble
     }
 
-    /// A run elsewhere that shows the failure of this node to be its own: it was started after the node first failed, and
-    /// had passed at that time. What was all there before this process proves nothing, for its order is not known.
+    /// The last trouble, to be recorded on nodes; `None` if there was none.
+    pub(crate) fn trouble_to_record(&self) -> Option<Timestamp> {
+        let last = self.last_trouble.max(self.recorded_trouble);
+        (last > Timestamp::UNIX_EPOCH).then_some(last)
+    }
+
+    /// Returns a run on another node that shows this node's failure to be its own. The run was started after the node
+    /// last failed, and was known to have passed by the time `by`. Results that predate this process prove nothing,
+    /// because their order is not known.
     pub(crate) fn pass_elsewhere(
         &self,
         node: &NodeName,
         by: Timestamp,
         now: Timestamp,
     ) -> Option<Comparison> {
-        let failed = self.members.get(node)?.own_failure.as_ref()?.seen;
-        if !self.counts(failed) {
-            return None;
-        }
-        let proves = |run: &Run| {
-            run.passed
-                && is_between(run.started, failed.at, now)
-                && now.duration_since(run.started) < SAME_TIME
-                && run.seen.is_some_and(|seen| seen.fact > failed.fact && seen.at <= by)
-        };
-        let recent = self.runs.iter().rev().take_while(|(started, ..)| failed.at <= *started);
-        let mut elsewhere = recent.filter(|(_, name, run)| name != node && proves(run));
-        elsewhere.next().map(|(started, name, _)| Comparison { node: name.clone(), at: *started })
+        let failed = self.members.get(node)?.own_failure.filter(|seen| self.is_after_trouble(seen.at))?;
+        let mut passes = self.recent_passes_elsewhere(node, failed.at, now);
+        passes
+            .find(|(_, seen)| seen.fact > failed.fact && seen.at <= by)
+            .map(|((started, name, _), _)| Comparison { node: name.clone(), at: *started })
     }
 
-    /// Whether the checks passed somewhere in a run that was started after something was seen.
+    /// Returns whether the checks passed on another node in a recent run that was started after `since`. It must be
+    /// known since then, too: another clock that is ahead may have recorded an earlier run.
+    pub(crate) fn has_passed_elsewhere(&self, node: &NodeName, since: Timestamp, now: Timestamp) -> bool {
+        self.recent_passes_elsewhere(node, since, now).any(|(_, seen)| seen.at > since)
+    }
+
+    /// Recent runs on other nodes that were started after `since` and passed, and when this process learned of them.
+    /// Those of unknown age are left out.
+    fn recent_passes_elsewhere(
+        &self,
+        node: &NodeName,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&(Timestamp, NodeName, Run), Seen)> {
+        let later = self.runs.iter().rev().take_while(move |(started, ..)| since <= *started);
+        let recent = later.filter(move |(started, ..)| {
+            is_between(*started, since, now) && now.duration_since(*started) < SAME_TIME
+        });
+        let passed = recent.filter(move |(_, name, run)| name != node && run.passed);
+        passed.filter_map(|run| Some((run, run.2.seen?)))
+    }
+
+    /// Returns whether the checks passed anywhere in a run that was started after `seen`.
     pub(crate) fn has_passed_since(&self, seen: Seen, now: Timestamp) -> bool {
         let later = self.runs.iter().rev().take_while(|(started, ..)| seen.at <= *started);
         let later = later.filter(|(started, ..)| is_between(*started, seen.at, now));
@@ -201,23 +278,24 @@ impl Fleet {
         later.filter(|(_, _, run)| run.passed).any(|(_, _, run)| is_later(run))
     }
 
-    /// Whether a comparison is recent enough to act on, whatever the clock of who recorded it says.
+    /// Returns whether a comparison is recent enough to act on. It must not be far in the future either, because
+    /// another clock recorded it.
     pub(crate) fn is_recent(comparison: &Comparison, now: Timestamp) -> bool {
         now.duration_since(comparison.at).abs() < SAME_TIME
     }
 
-    /// Whether the checks are run for comparison somewhere.
+    /// Returns whether a reference run is under way anywhere.
     pub(crate) fn runs_reference(&self) -> bool {
         self.running_references > 0
     }
 
-    /// Verified nodes that could run the checks for comparison.
+    /// Verified nodes that could make a reference run, in the order in which to ask them.
     pub(crate) fn references(&self) -> impl Iterator<Item = &NodeName> {
         self.references.iter().map(|(_, name)| name)
     }
 }
 
-/// What was started in the future was started by a clock that is wrong.
+/// A start time in the future comes from a clock that is wrong.
 fn is_between(started: Timestamp, from: Timestamp, now: Timestamp) -> bool {
     (from..=now).contains(&started)
 }

@@ -1,7 +1,7 @@
-//! Worker slots: who holds one, who waits for one, and who comes next.
+//! Worker slots: which workers hold one, which nodes wait for one, and which is next.
 //!
-//! A worker holds a slot while it runs the checks, and for a moment before: the limit is there to spare the API server and
-//! DNS. One that a kubelet does not start, or whose node is not ready, gives its slot to others and goes on waiting.
+//! A worker holds a slot while it runs the checks, and for a moment before that. The limit protects the API server and
+//! DNS. A worker that is not started by its kubelet, or whose node is not Ready, releases its slot and keeps waiting.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +13,35 @@ use crate::schedule::Schedule;
 use crate::view::{Stage, Stamp};
 use crate::world::{NodeEntry, SeenWorker};
 
-/// A worker that has not been started this long after it could have been no longer holds a slot.
+/// A worker that has not started this long after it could have no longer holds a slot.
 const STARTS_WITHIN: SignedDuration = SignedDuration::from_secs(10);
-/// Workers there may be for each slot, those that wait to be started included, before a node is tried again.
+/// The maximum number of workers per slot, including workers that wait to be started, before no more nodes are retried.
 const WORKERS_PER_SLOT: usize = 10;
 
-/// Who comes first. The order of the variants is the order of the queue.
+/// The priority of a node in the queue. The order of the variants is the order of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Turn {
     /// A node that has not been tried yet.
     First,
-    /// A node that failed, or that is open and has to be proven again.
+    /// A node that failed, or that is open and has to prove itself again.
     Again,
-    /// A node that could not run its worker now.
+    /// A node that is not Ready, so it could not run a worker now.
     NotReady,
 }
 
-/// Worker slots.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     queue: Schedule<(Turn, Timestamp), NodeName>,
     stamps: BTreeMap<NodeName, Stamp>,
     workers: BTreeMap<NodeName, Workers>,
-    /// When workers give up their slots, if they do not before.
+    /// When workers lose their slots, if they do not end before.
     held_until: Schedule<Timestamp, NodeName>,
     total: Workers,
-    /// Workers that were asked for and are not known yet.
+    /// Workers that were ordered and are not known yet.
     pub(crate) asked_for: usize,
 }
 
-/// Workers of one node, or of all of them.
+/// The numbers of workers of one node, or of all nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Workers {
     in_slots: usize,
@@ -53,7 +52,7 @@ struct Workers {
 }
 
 impl Slots {
-    /// Takes note of the workers of a node. One that runs for longer than `runs_within` no longer holds a slot.
+    /// Updates the workers of a node. A worker that runs for longer than `runs_within` no longer holds a slot.
     pub(crate) fn note(
         &mut self,
         name: &NodeName,
@@ -87,19 +86,23 @@ impl Slots {
         total.not_ready = total.not_ready - before.not_ready + workers.not_ready;
     }
 
-    /// A node whose worker was not started or did not end in time. It has to be noted again.
+    /// Returns a node whose worker did not start or end in time. The node has to be noted again.
     pub(crate) fn next_late(&mut self, now: Timestamp) -> Option<NodeName> {
         self.held_until.pop_until(&now)
     }
 
-    /// When the next slot becomes free by itself, if anybody waits for one.
-    pub(crate) fn wake(&self) -> Option<Timestamp> {
-        let waits = self.queue.first().is_some();
-        self.held_until.first().filter(|_| waits).map(|(at, _)| *at)
+    /// When the next slot becomes free by timeout.
+    pub(crate) fn next_release(&self) -> Option<Timestamp> {
+        self.held_until.first().map(|(at, _)| *at)
     }
 
-    /// Whether a worker may be started. One for a node that was never tried waits for a slot and for nothing else, however
-    /// many workers are stuck, and those on nodes that are not Ready hold up only others of their kind.
+    /// Returns whether a node waits for a slot.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.queue.first().is_some()
+    }
+
+    /// Returns whether a worker may be started. A node that was never tried waits only for a slot, however many workers
+    /// are stuck. Workers on nodes that are not Ready hold back only workers for other such nodes.
     pub(crate) fn has_room(&self, turn: Turn, slots: usize) -> bool {
         let in_slots = self.total.in_slots + self.asked_for;
         let all = match turn {
@@ -110,7 +113,7 @@ impl Slots {
         in_slots < slots && all < slots.saturating_mul(WORKERS_PER_SLOT)
     }
 
-    /// Puts a node into the queue, or takes it out.
+    /// Adds a node to the queue, or removes it.
     pub(crate) fn enqueue(&mut self, name: &NodeName, wanted: Option<(Turn, Timestamp, Stamp)>) {
         if let Some((turn, due, stamp)) = wanted {
             self.queue.set(name, Some((turn, due)));
@@ -125,14 +128,14 @@ impl Slots {
         self.stamps.contains_key(name)
     }
 
-    /// The worker that is to be started next, if there is a free slot.
+    /// Takes the next worker from the queue, if there is a free slot for it.
     pub(crate) fn next(&mut self, slots: usize) -> Option<Stamp> {
         let (_, name) = self.queue.first().filter(|((turn, _), _)| self.has_room(*turn, slots))?.clone();
         self.queue.set(&name, None);
         self.stamps.remove(&name)
     }
 
-    /// Nobody waits any more, and nothing was asked for.
+    /// Clears the queue, and forgets workers that were ordered.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
         self.stamps.clear();
@@ -143,7 +146,7 @@ impl Slots {
 enum Hold {
     SlotUntil(Timestamp),
     NotReady,
-    /// It has ended, or is being deleted: it may stay for as long as its kubelet is gone.
+    /// It has ended, or is being deleted. In the latter case the pod may remain for as long as its kubelet is gone.
     Nothing,
 }
 
@@ -151,7 +154,7 @@ fn hold(entry: &NodeEntry, worker: &SeenWorker, runs_within: SignedDuration) -> 
     match &worker.view.stage {
         _ if worker.view.leaving => Hold::Nothing,
         Stage::Ended(_) => Hold::Nothing,
-        // Beyond that its kubelet is gone. Nobody ends it where the node is paused.
+        // A worker that runs for longer has lost its kubelet. On a paused node nothing else would end it.
         Stage::Running => Hold::SlotUntil(later(worker.since, runs_within)),
         Stage::Pending(_) => match entry.ready_since {
             Some(ready) => Hold::SlotUntil(worker.since.max(ready) + STARTS_WITHIN),

@@ -16,7 +16,7 @@ fn policy() -> Policy {
     Policy::from(&Config::parse("limits: {deletion: {maxPerHour: 1}}").unwrap())
 }
 
-/// A world in which these nodes were deleted lately.
+/// A world in which these nodes were deleted recently.
 fn world(deleted: &[&str]) -> World {
     let entries = deleted.iter().map(|name| LedgerEntry { node: node(name), at: noon() }).collect();
     let mut world = World::default();
@@ -45,14 +45,14 @@ fn a_deletion_waits_until_the_ledger_is_read_and_then_keeps_within_the_budget() 
 fn deletions_are_reserved_one_at_a_time() {
     let (mut grants, world) = (Grants::default(), world(&[]));
     let reserve = deletion(&grants, &world, "a").unwrap().unwrap();
-    grants.ordered(&reserve);
+    grants.ordered(&reserve, noon());
     assert_eq!(deletion(&grants, &world, "b"), Err(NotDeleted::Reserving));
     assert!(deletion(&grants, &world, "a").is_ok(), "it does not wait for itself");
     grants.settled(&"b".into(), false);
     assert_eq!(deletion(&grants, &world, "b"), Err(NotDeleted::Reserving), "the answer was for another node");
     grants.settled(&"a".into(), false);
     assert!(deletion(&grants, &world, "b").is_ok());
-    grants.ordered(&reserve);
+    grants.ordered(&reserve, noon());
     grants.clear();
     assert!(deletion(&grants, &world, "b").is_ok());
 }
@@ -67,7 +67,7 @@ fn no_more_final_attempts_are_under_way_than_nodes_may_still_be_deleted() {
     assert_eq!(denied(&grants, "a", &[]), None);
     assert_eq!(denied(&grants, "a", &["x"]), used_up);
     grants.note_final_attempt(&"a".into(), true);
-    assert_eq!(denied(&grants, "a", &[]), None, "it has its own");
+    assert_eq!(denied(&grants, "a", &[]), None, "its own attempt does not count");
     assert_eq!(denied(&grants, "b", &[]), used_up);
     grants.note_final_attempt(&"a".into(), false);
     assert_eq!(denied(&grants, "b", &[]), None);

@@ -1,4 +1,4 @@
-//! Gates: what keeps a node closed, and what opens it.
+//! Gates: the taints that keep a node closed, and the requirements that open it.
 
 use jiff::SignedDuration;
 
@@ -15,7 +15,7 @@ pub struct Gate {
     pub requirement: Requirement,
 }
 
-/// What has to be true of a node before a gate opens.
+/// What has to hold for a node before a gate opens.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Requirement {
     /// The checks of the policy pass in a worker on the node.
@@ -24,18 +24,18 @@ pub enum Requirement {
     Pods(PodRequirement),
 }
 
-/// Pods that have to be ready on a node, at least one of them.
+/// Pods that have to be ready on a node. There has to be at least one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodRequirement {
     pub namespaces: Vec<String>,
     pub selector: Selector,
     /// A pod with this annotation set to `true` counts as ready.
     pub ready_annotation: String,
-    /// Readiness alone is not enough: the annotation decides.
+    /// Only the annotation counts, not the readiness of the pod.
     pub annotation_only: bool,
-    /// The gate stays closed for this long in any case.
+    /// The gate stays closed for at least this long.
     pub minimum_hold: SignedDuration,
-    /// Records on the node when the gate was opened.
+    /// The annotation that records on the node when the gate was opened.
     pub completed_annotation: String,
 }
 
@@ -46,7 +46,7 @@ impl PodRequirement {
     }
 }
 
-/// The gates of the configuration file: the one with the checks first.
+/// The gates of the configuration file, the verification gate first.
 pub(super) fn all(config: &Config) -> Vec<Gate> {
     let nodes = &config.node_management;
     let checks = Gate {

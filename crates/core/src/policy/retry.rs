@@ -1,10 +1,10 @@
-//! How often a node is tried, and when.
+//! How many times a node is tried, and at which delays.
 
 use jiff::SignedDuration;
 
 use crate::config::{Reconciliation, RetryBackoff};
 
-/// How often a node is tried, and when.
+/// How many times a node is tried, and at which delays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
     /// Failed attempts in a row after which a node counts as failed.
@@ -28,7 +28,7 @@ impl Retry {
         if attempt > self.max_attempts { self.longest_delay() } else { self.delay_after(attempt) }
     }
 
-    /// The delay after so many runs in a row.
+    /// The delay after this many runs in a row.
     #[must_use]
     pub fn delay_after(&self, runs: u32) -> SignedDuration {
         let earlier = runs.saturating_sub(1);

@@ -1,60 +1,61 @@
-//! What can be learned about the cluster.
+//! Facts that the engine can learn about the cluster.
 
 use crate::feed::{Feed, Kind};
 use crate::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
 use crate::view::{InitPodView, LedgerView, NodeView, Occupancy, PoolView, WorkerView};
 
-/// One thing we learn about the cluster.
+/// One fact about the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// A node as it is.
+    /// The current state of a node.
     Node(NodeView, Source),
     /// A node is gone.
     NodeGone(NodeRef, Version),
-    /// All nodes there are.
+    /// All nodes.
     Nodes(Vec<NodeView>, Version),
-    /// A worker as it is.
+    /// The current state of a worker.
     Worker(WorkerView, Source),
-    /// A worker is gone. The name is that of its node.
+    /// A worker is gone. The name is the name of its node.
     WorkerGone(WorkerRef, NodeName, Version, Source),
-    /// All workers there are.
+    /// All workers.
     Workers(Vec<WorkerView>, Version),
-    /// An init pod as a feed shows it. A feed shows changes in the order of their versions; another one may be behind it.
+    /// An init pod as shown by a feed. A feed shows changes in the order of their versions; another feed may lag behind
+    /// it.
     InitPod(InitPodView, Feed),
-    /// A feed no longer shows an init pod: it is gone, or its labels have changed. The name is that of its node.
+    /// A feed no longer shows an init pod: it is gone, or its labels have changed. The name is the name of its node.
     InitPodGone(Uid, NodeName, Version, Feed),
     /// All init pods that a feed shows.
     InitPods(Vec<InitPodView>, Version, Feed),
-    /// All Karpenter `NodePool`s there are.
+    /// All Karpenter `NodePool`s.
     Pools(Vec<PoolView>),
     /// The ledger of deletions.
     Ledger(LedgerView),
-    /// What runs on a node.
+    /// Whether pods run on a node that would suffer if it were closed.
     Occupancy(NodeRef, Occupancy),
     /// A node and its worker, read from the API server itself.
     Reread(Box<Reread>),
-    /// On a verified node the checks failed so often in a row that it has to prove itself again.
+    /// The checks failed so many times in a row on a verified node that it has to prove itself again.
     Unsound(NodeRef),
-    /// They passed again before that came to anything.
+    /// The checks pass again, before the probation of the node has led to a result.
     Sound(NodeRef),
-    /// The API server's store was restored from a backup: the versions of a feed are lower than they were, so nothing
-    /// that comes can be compared with what is known. A list of the feed follows.
+    /// The API server's store was restored from a backup: the versions of a feed are lower than before, so nothing that
+    /// follows can be compared with what is known. A list of the feed follows.
     Restored(Feed),
 }
 
-/// What a fact says about its feed.
+/// The scope of what a fact says about its feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// How one object is.
+    /// The state of one object.
     One,
-    /// How all objects are.
+    /// The state of all objects.
     All,
-    /// That what was known is worthless.
+    /// Everything that was known is void.
     Nothing,
 }
 
 impl Fact {
-    /// Where it comes from, if that is watched, and how much it says.
+    /// The feed that it comes from, if any, and the scope of what it says.
     pub(crate) fn feed(&self) -> Option<(Feed, Extent)> {
         let of = |kind, extent| Some((Feed::of(kind), extent));
         match self {
@@ -76,9 +77,9 @@ impl Fact {
 /// Where a fact comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// A watch: everything older has been told before.
+    /// A watch: it has already shown everything older.
     Watch,
-    /// The answer to a write of ours, which may be ahead of the watch.
+    /// The answer to a write by this process, which may be ahead of the watch.
     Answer,
 }
 
@@ -89,10 +90,10 @@ pub struct Reread {
     pub node: NodeRef,
     /// The node of that name, if there is one.
     pub view: Option<NodeView>,
-    /// When that was.
+    /// The version of the list that it was read from.
     pub node_version: Version,
     /// The worker for the node that was asked for, if there is one.
     pub worker: Option<WorkerView>,
-    /// When that was.
+    /// The version of the list that it was read from.
     pub worker_version: Version,
 }

@@ -1,5 +1,4 @@
-//! What is known of init pods. Several feeds may show the same pod, each in the order of its versions, one ahead of the
-//! other.
+//! Init pods. Several feeds may show the same pod, each in the order of its versions, and one may be ahead of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,37 +9,37 @@ use crate::feed::Feed;
 use crate::ids::{NodeName, Uid, Version};
 use crate::view::InitPodView;
 
-/// What a watch still tells this long after a restart was seen may be from before it.
+/// Events that a watch delivers within this long after a restart was seen may predate it.
 const LATE: SignedDuration = SignedDuration::from_secs(60);
 
-/// An init pod and whether what it shows is beyond doubt.
+/// An init pod, and whether its status may predate a restart.
 #[derive(Debug)]
 pub struct SeenInitPod {
-    /// The pod.
     pub view: InitPodView,
-    /// Its containers were started again since there was doubt.
+    /// Its containers have been started again since the doubt arose.
     pub restarted: bool,
-    /// The annotations which it carried when the node was restarted: no kubelet removes them, so they say nothing
+    /// The annotations that it carried when the node was restarted. A restart does not remove them, so they say nothing
     /// about the time after it.
     pub outlived: BTreeMap<String, String>,
-    /// The annotations which it carried when we came upon it: they may have outlived a restart that we did not see.
+    /// The annotations that it carried when this process first saw it. They may have outlived a restart that this
+    /// process did not see.
     pub found: BTreeMap<String, String>,
-    /// The feeds that show it, each with the version in which it did so last. A list, because there is one as a rule.
+    /// The feeds that show it, each with the version last shown. A list, because there is usually only one.
     shown_by: Vec<(Feed, Version)>,
     outdated: Option<Outdated>,
 }
 
-/// One feed no longer shows a pod, and no other one has shown yet what has become of it. Until then nothing that the pod
-/// showed counts: it is not ready, and all its annotations are old.
+/// One feed no longer shows a pod, and no other feed has shown its new state yet. Until then the last known status of
+/// the pod does not count: it is treated as not ready, and all its annotations as old.
 #[derive(Debug)]
 struct Outdated {
-    /// The version in which the pod was no longer as it is known.
+    /// The version as of which the known state of the pod is outdated.
     since: Version,
-    /// The annotations that have outlived a restart.
+    /// The annotations that had outlived a restart before the pod became outdated.
     outlived: BTreeMap<String, String>,
 }
 
-/// How far what pods of a node show can be relied on at a moment.
+/// How far the status of a node's pods can be relied on at this moment.
 struct Moment {
     restart_seen: Option<Timestamp>,
     doubt: Option<Doubt>,
@@ -66,14 +65,14 @@ impl Moment {
 }
 
 impl SeenInitPod {
-    /// A pod that was not known.
+    /// A pod that was not known before.
     fn new(view: InitPodView, moment: &Moment) -> Self {
         let said = |counts: bool| if counts { view.annotations.clone() } else { BTreeMap::new() };
         let (outlived, found) = (said(moment.may_be_late()), said(moment.doubt.is_some()));
         Self { view, restarted: false, outlived, found, shown_by: Vec::new(), outdated: None }
     }
 
-    /// The same pod in another version.
+    /// The same pod in a new version.
     fn changed(self, view: InitPodView, moment: &Moment) -> Self {
         let Self { view: known, restarted: was_restarted, outlived, mut found, shown_by, outdated } = self;
         let since = outdated.as_ref().map(|outdated| outdated.since);
@@ -84,7 +83,7 @@ impl SeenInitPod {
             outlived.extend(known.annotations);
         }
         outlived.retain(|key, value| view.annotations.get(key) == Some(value));
-        // Also what is seen together with the new containers: it may have been there before them.
+        // This includes annotations that are first seen together with the new containers: they may be older than these.
         if moment.may_be_late() && !was_restarted {
             outlived.extend(view.annotations.clone());
         }
@@ -100,7 +99,7 @@ impl SeenInitPod {
         pod
     }
 
-    /// Its node was restarted.
+    /// Handles a restart of its node.
     pub(super) fn outlive(&mut self) {
         self.outlived.clone_from(&self.view.annotations);
         if let Some(outdated) = &mut self.outdated {
@@ -108,7 +107,7 @@ impl SeenInitPod {
         }
     }
 
-    /// Nothing that it shows counts until it is shown in this version or a later one.
+    /// Its status does not count until it is shown in this version or a later one.
     fn expire(&mut self, since: Version) {
         let outlived = match self.outdated.take() {
             Some(outdated) => outdated.outlived,
@@ -145,12 +144,12 @@ impl World {
         self.entries.get(host)?.init_pods.get(uid).map(|pod| pod.view.version)
     }
 
-    /// In which version a feed last showed a pod, if it shows it.
+    /// The version in which a feed last showed a pod, if the feed shows it.
     fn init_pod_shown_by(&self, host: &NodeName, uid: &Uid, feed: &Feed) -> Option<Version> {
         self.entries.get(host)?.init_pods.get(uid)?.last_shown_by(feed)
     }
 
-    /// A feed shows a pod. Another one may have shown it in a later version.
+    /// A feed shows a pod. Another feed may have shown it in a later version already.
     fn show_init_pod(&mut self, view: InitPodView, feed: &Feed, list: Version, now: Timestamp) {
         let (host, uid, version) = (view.host.clone(), view.uid.clone(), view.version);
         let known = self.init_pod_version(&host, &uid);
@@ -165,7 +164,7 @@ impl World {
     fn set_init_pod(&mut self, view: InitPodView, now: Timestamp) {
         self.touched.insert(view.host.clone());
         let entry = self.entries.entry(view.host.clone()).or_default();
-        // A pod that was there before we saw its node, and was not told of: then we did not see the node join.
+        // The pod existed before this process first saw its node, so this process did not see the node join.
         let is_earlier = entry.view.is_some() && view.version <= entry.met;
         if is_earlier && entry.doubt.is_none() {
             entry.begin_to_doubt(entry.met, now);
@@ -229,7 +228,7 @@ impl World {
             .collect()
     }
 
-    /// A feed does not show a pod any more, from a version on or because nobody watches it.
+    /// A feed no longer shows a pod, either as of a version or because it is no longer watched.
     fn hide_init_pod(&mut self, host: &NodeName, uid: &Uid, feed: &Feed, version: Option<Version>) {
         let Some(entry) = self.entries.get_mut(host) else { return };
         let Some(pod) = entry.init_pods.get_mut(uid) else { return };
@@ -240,7 +239,7 @@ impl World {
             && pod.view.version <= version
             && feed.shows(&pod.view)
         {
-            // If it still were as it is known, this feed would show it: so it has changed.
+            // This feed would still show the pod in its known state, so the pod has changed.
             pod.expire(version);
         } else {
             return;

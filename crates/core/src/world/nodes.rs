@@ -1,4 +1,4 @@
-//! What is known of nodes.
+//! Nodes.
 
 use std::collections::BTreeSet;
 
@@ -39,9 +39,12 @@ impl World {
             entry.state = state;
             entry.state_seen = now;
             entry.state_fact = self.facts;
-            // Whether it is told in the state or not, it is about the time before.
+            // Whether or not this state accounts for the vanished worker, that worker is about the time before.
             entry.vanished = None;
             entry.unsound = false;
+        }
+        if entry.view.as_ref().is_none_or(|known| known.condition != view.condition) {
+            entry.condition_seen = now;
         }
         let is_same = entry.view.as_ref().is_some_and(|known| known.id.uid == view.id.uid);
         entry.ready_since = view.ready.then(|| entry.ready_since.filter(|_| is_same).unwrap_or(now));

@@ -231,7 +231,7 @@ fn what_a_list_or_a_fresh_read_does_not_show_is_gone() {
         assert_eq!(known(&world), [None, None, Some(5)]);
         assert!(world.entry(&"n1".into()).is_some());
         world.learn(listed_pods(vec![], Version(version)), at(2));
-        assert!(world.entry(&"n1".into()).is_none(), "nothing is left to know");
+        assert!(world.entry(&"n1".into()).is_none(), "nothing is left that is known about it");
         assert_eq!(world.take_touched(), ["n1".into()].into());
     }
 }
@@ -286,7 +286,7 @@ fn the_watch_has_told_everything_up_to_what_it_tells() {
     ]);
     world.learn(Fact::Node(node("a", 8), Source::Answer), at(2));
     world.learn(Fact::Worker(worker("w", 8), Source::Answer), at(2));
-    assert_eq!(known(&world), NOTHING, "they are gone again since");
+    assert_eq!(known(&world), NOTHING, "they have been deleted since");
 }
 
 /// The worker of another node.
@@ -343,21 +343,22 @@ fn when_a_worker_was_asked_for_is_known_of_no_other_pod_of_its_name() {
         entry.workers.values().next().unwrap().asked_for
     };
     let mut world = knowing(vec![watched(node("a", 1)), watched_worker(worker("w", 5))]);
-    assert_eq!(asked_for(&world), None, "that it was seen to run says nothing");
+    assert_eq!(asked_for(&world), None, "seeing it run proves nothing");
     world.worker_was_asked_for(&node("a", 1).id, at(1));
     world.learn(watched_worker(worker("w", 6)), at(2));
     assert_eq!(asked_for(&world), Some(at(1)));
     world.learn(watched_worker(worker("next", 7)), at(3));
     assert_eq!(asked_for(&world), None);
     world.worker_was_asked_for(&node("b", 1).id, at(4));
-    assert_eq!(asked_for(&world), None, "that was for another node of this name");
+    assert_eq!(asked_for(&world), None, "that worker was for another node of this name");
 }
 
 #[test]
 fn a_worker_that_another_one_took_the_place_of_has_vanished() {
     let mut world = knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5))]);
-    let vanished =
-        |world: &World| world.entry(&"n1".into()).unwrap().vanished.as_ref().map(|stamp| stamp.serial);
+    let vanished = |world: &World| {
+        world.entry(&"n1".into()).unwrap().vanished.as_ref().map(|worker| worker.stamp.serial)
+    };
     world.learn(watched_worker(worker("w", 6)), at(2));
     assert_eq!(vanished(&world), None);
     let mut next = worker("next", 7);

@@ -1,4 +1,4 @@
-//! What is known of workers.
+//! Workers.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ impl World {
         };
         let asked_for = known.filter(|known| known.view.id == view.id).and_then(|known| known.asked_for);
         if let Some(known) = known.filter(|known| known.view.id != view.id) {
-            entry.vanished = Some(known.view.stamp.clone());
+            entry.vanished = Some(known.as_ref().into());
         }
         if let Some(known) = known {
             self.workers.forget(&known.view);
@@ -49,11 +49,25 @@ impl World {
         self.touched.insert(name);
     }
 
-    /// A worker was made because we asked for it then. If another one is known by now, that was made later still.
+    /// Records when this process ordered the worker of a node. If a later worker is known by now, the time is still a
+    /// lower bound.
     pub(crate) fn worker_was_asked_for(&mut self, node: &NodeRef, at: Timestamp) {
         let entry = self.entries.get_mut(&node.name);
         if let Some(worker) = entry.and_then(|entry| entry.workers.get_mut(&worker_name(&node.uid))) {
             worker.asked_for = Some(at);
+        }
+    }
+
+    /// Gives every worker that has not ended, or is not gone yet although it was deleted, its full time again. A lease
+    /// changes hands when the API server was out of reach, and then a kubelet could not report anything about it either.
+    pub(crate) fn restart_workers(&mut self, now: Timestamp) {
+        for (name, entry) in &mut self.entries {
+            for worker in entry.workers.values_mut() {
+                if worker.view.leaving || !matches!(worker.view.stage, Stage::Ended(_)) {
+                    worker.since = now;
+                    self.touched.insert(name.clone());
+                }
+            }
         }
     }
 
@@ -95,7 +109,7 @@ impl World {
             && let Some(gone) = entry.workers.remove(worker)
         {
             self.workers.forget(&gone.view);
-            entry.vanished = Some(gone.view.stamp);
+            entry.vanished = Some(gone.as_ref().into());
         }
         self.drop_if_empty(node);
     }
@@ -122,7 +136,8 @@ impl WorkerCounts {
     }
 }
 
-/// It takes up a place. One that is being deleted does not: it may stay for as long as its kubelet is gone.
+/// It has not ended. A worker that is being deleted does not count either, because it may remain for as long as its
+/// kubelet is gone.
 fn is_live(worker: &WorkerView) -> bool {
     !matches!(worker.stage, Stage::Ended(_)) && !worker.leaving
 }

@@ -1,4 +1,4 @@
-//! Nodes as JSON documents, workers and init pods as views, one counter of versions.
+//! An in-memory cluster: nodes as JSON documents, workers and init pods as views, and one version counter.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use knr_core::view::{
 use knr_core::world::{Fact, Reread, Source};
 use serde_json::{Value, json};
 
-/// What the API server holds.
+/// The objects in the API server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cluster {
     pub(crate) nodes: BTreeMap<String, Value>,
@@ -31,7 +31,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The next version, of whatever kind.
+    /// Advances the version, which all kinds of objects share.
     pub(crate) fn tick(&mut self) -> Version {
         self.version += 1;
         Version(self.version)
@@ -42,7 +42,7 @@ impl Cluster {
         Version(self.version)
     }
 
-    /// Puts a node in place of what had its name.
+    /// Creates a node, or replaces the one with its name.
     pub(crate) fn put_node(&mut self, name: &str, mut document: Value) -> NodeView {
         document["metadata"]["resourceVersion"] = json!(self.tick().0);
         let view = view(&document);
@@ -54,14 +54,14 @@ impl Cluster {
         self.nodes.get(name).map(view)
     }
 
-    /// Puts a worker in place of what had its name.
+    /// Creates a worker, or replaces the one with its name.
     pub(crate) fn put_worker(&mut self, mut worker: WorkerView) -> WorkerView {
         worker.version = self.tick();
         self.workers.insert(worker.id.name.clone(), worker.clone());
         worker
     }
 
-    /// Everything there is, by lists.
+    /// Lists of everything.
     pub(crate) fn lists(&self, config: &Config) -> Vec<Fact> {
         let mut lists = vec![self.node_list(), self.worker_list(), self.pool_list(), self.ledger_fact()];
         lists.extend(self.pod_lists(config));
@@ -92,7 +92,7 @@ impl Cluster {
         Fact::Ledger(self.ledger.clone())
     }
 
-    /// A node and its worker, read afresh.
+    /// A fresh read of a node and its worker.
     pub(crate) fn reread(&self, node: &NodeRef) -> Fact {
         Fact::Reread(Box::new(Reread {
             node: node.clone(),
@@ -103,14 +103,14 @@ impl Cluster {
         }))
     }
 
-    /// Removes a node and says so.
+    /// Removes a node, and returns the watch event.
     pub(crate) fn node_gone(&mut self, name: &str) -> Option<Fact> {
         let id = self.node(name)?.id;
         self.nodes.remove(name);
         Some(Fact::NodeGone(id, self.tick()))
     }
 
-    /// Removes a worker and says so.
+    /// Removes a worker, and returns the watch event.
     pub(crate) fn worker_gone(&mut self, worker: &str) -> Option<Fact> {
         let gone = self.workers.remove(worker)?;
         Some(Fact::WorkerGone(gone.id, gone.stamp.node.name, self.tick(), Source::Watch))
@@ -174,7 +174,7 @@ impl Cluster {
     }
 }
 
-/// What the watches tell when an init pod has changed from one to the other at a version.
+/// The watch events for a change of an init pod.
 pub(crate) fn pod_changes(
     config: &Config,
     before: Option<&InitPodView>,
@@ -191,7 +191,7 @@ pub(crate) fn pod_changes(
     Feed::of_init_pods(&Policies::from(config)).into_iter().filter_map(told).collect()
 }
 
-/// A condition as it stands in an object.
+/// A condition as it appears in a Node object.
 pub(crate) fn condition_json(condition: &Condition) -> Value {
     json!({
         "type": names::CONDITION,
@@ -201,7 +201,7 @@ pub(crate) fn condition_json(condition: &Condition) -> Value {
     })
 }
 
-/// Puts a condition in place of the one of its type.
+/// Sets a condition, and replaces the one of the same type.
 pub(crate) fn put_condition(document: &mut Value, condition: Value) {
     let mut all = document["status"]["conditions"].as_array().cloned().unwrap_or_default();
     all.retain(|other| other["type"] != condition["type"]);
@@ -209,7 +209,7 @@ pub(crate) fn put_condition(document: &mut Value, condition: Value) {
     document["status"]["conditions"] = json!(all);
 }
 
-/// A node as the rules see it. One that reports nothing about its readiness is Ready.
+/// A node as the rules see it. A node without a `Ready` condition counts as Ready.
 pub(crate) fn view(document: &Value) -> NodeView {
     let text = |path: &str| document.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let map = |path: &str| -> Texts {

@@ -1,4 +1,4 @@
-//! A cluster in memory that answers as a Kubernetes API server would, for the tests of the rules.
+//! An in-memory cluster that answers like a Kubernetes API server, for the tests of the rules.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 pub(crate) mod cluster;

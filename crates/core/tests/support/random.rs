@@ -1,4 +1,4 @@
-//! Random small clusters, the same ones every time.
+//! Small random clusters, reproducible by seed.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 
-/// xorshift64*: small, and good enough to choose between a few things.
+/// xorshift64*: small, and good enough to choose between a few options.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -65,7 +65,7 @@ const DELETING: [&str; 2] = [
     "nodeManagement: {deleteFailedNodes: true, backfill: true}\nreconciliation: {maxRetries: 1}",
 ];
 
-/// A configuration under which nodes do not depend on each other, places for workers apart.
+/// A configuration under which nodes do not depend on each other, except for worker slots.
 pub(crate) fn plain_config(random: &mut Random) -> Config {
     Config::parse(random.pick::<&str>(&PLAIN)).unwrap()
 }
@@ -78,7 +78,7 @@ pub(crate) fn any_config(random: &mut Random) -> Config {
     }
 }
 
-/// A cluster in any state that the rules may come upon.
+/// A cluster in any state that the rules may encounter.
 pub(crate) fn cluster(random: &mut Random) -> Cluster {
     let mut cluster = Cluster::default();
     let listed = if random.chance(50) { names::UNVERIFIED_TAINT } else { "other/taint" };
@@ -179,7 +179,7 @@ fn annotations(random: &mut Random, name: &str, boot: &str) -> BTreeMap<String, 
     annotations
 }
 
-/// A worker that may or may not speak about its node.
+/// A worker whose stamp may or may not match its node.
 pub(crate) fn worker(random: &mut Random, node: &str) -> WorkerView {
     let uid: Uid =
         if random.chance(85) { format!("uid-{node}").into() } else { format!("old-{node}").into() };
@@ -214,7 +214,7 @@ pub(crate) fn stage(random: &mut Random) -> Stage {
     }
 }
 
-/// Makes an init pod, or another one in place of an earlier one.
+/// Creates or replaces an init pod.
 pub(crate) fn put_pod(random: &mut Random, cluster: &mut Cluster, node: &str) -> InitPodView {
     let name = format!("{node}-init-{}", random.below(3));
     let pod = InitPodView {

@@ -1,4 +1,4 @@
-//! From what is written in a case to what the API server holds.
+//! Turns the specification of a case into objects in the API server.
 
 use knr_core::action::worker_name;
 use knr_core::ids::{NodeRef, Version, WorkerRef};
@@ -16,13 +16,16 @@ use crate::support::cluster::{Cluster, condition_json, put_condition};
 const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"}]}"#;
 const FAILED: &str =
     r#"{"checks":[{"name":"dns","outcome":{"fail":{"kind":"timeout","detail":"no answer"}}}]}"#;
+/// A failure that cannot be the fault of the cluster.
+const OWN_FAULT: &str =
+    r#"{"checks":[{"name":"dns","outcome":{"fail":{"kind":"no-nameserver","detail":"no answer"}}}]}"#;
 
-/// The name that a node has unless told otherwise.
+/// The name of a node, `n1` by default.
 pub(super) fn name_of(spec: &NodeSpec) -> String {
     spec.name.clone().unwrap_or_else(|| "n1".to_owned())
 }
 
-/// Makes a node or changes it.
+/// Creates or changes a node.
 pub(super) fn node(cluster: &mut Cluster, spec: &NodeSpec) -> NodeView {
     let name = name_of(spec);
     let mut document = cluster.nodes.get(&name).cloned().unwrap_or_else(|| {
@@ -66,7 +69,7 @@ pub(super) fn node(cluster: &mut Cluster, spec: &NodeSpec) -> NodeView {
     cluster.put_node(&name, document)
 }
 
-/// An empty list or map is none at all, as in Kubernetes.
+/// Sets a key. An empty list or map counts as absent, as in Kubernetes.
 fn set(document: &mut Value, parent: &str, key: &str, value: Option<Value>) {
     let Some(value) = value else { return };
     let map = document.pointer_mut(parent).and_then(Value::as_object_mut).unwrap();
@@ -119,7 +122,7 @@ fn state(document: &Value, spec: &KeptSpec) -> NodeState {
     let failed = phase == StatePhase::Failed;
     let reference = spec.reference.as_ref().map(|text| {
         let (outcome, at) = text.split_once(' ').expect("pass or fail, and a time");
-        Reference { pass: outcome == "pass", at: clock(at) }
+        Reference { pass: outcome == "pass", at: clock(at), requires: None }
     });
     NodeState {
         phase,
@@ -132,6 +135,7 @@ fn state(document: &Value, spec: &KeptSpec) -> NodeState {
         reference,
         blame: spec.blame,
         stays_open: spec.stays_open,
+        trouble: spec.trouble.as_deref().map(clock),
         compared: spec.compared.as_ref().map(|text| {
             let (node, at) = text.split_once(' ').expect("a node and a time");
             Comparison { node: node.into(), at: clock(at) }
@@ -159,7 +163,7 @@ fn condition(spec: &ConditionSpec) -> Condition {
     }
 }
 
-/// The node that is meant by `n1` or `n1/uid`.
+/// Resolves `n1` or `n1/uid` to a node.
 pub(super) fn node_ref(cluster: &Cluster, text: &str) -> NodeRef {
     match text.split_once('/') {
         Some((name, uid)) => NodeRef { name: name.into(), uid: uid.into() },
@@ -169,7 +173,7 @@ pub(super) fn node_ref(cluster: &Cluster, text: &str) -> NodeRef {
     }
 }
 
-/// Makes a worker or changes it.
+/// Creates or changes a worker.
 pub(super) fn worker(cluster: &mut Cluster, spec: &WorkerSpec) -> WorkerView {
     let node = node_ref(cluster, spec.node.as_deref().unwrap_or("n1"));
     let name = worker_name(&node.uid);
@@ -222,6 +226,7 @@ fn ending(finish: &Finish) -> Ending {
         Finish::Word(word) => match word.as_str() {
             "pass" => exited(0, PASSED),
             "fail" => exited(1, FAILED),
+            "own fault" => exited(1, OWN_FAULT),
             "evicted" => Ending::Killed("Evicted".to_owned()),
             "deadline" => Ending::Killed("the deadline of its pod passed".to_owned()),
             other => panic!("a worker cannot finish with {other}"),
@@ -229,7 +234,7 @@ fn ending(finish: &Finish) -> Ending {
     }
 }
 
-/// Makes an init pod or changes it.
+/// Creates or changes an init pod.
 pub(super) fn pod(cluster: &mut Cluster, spec: &PodSpec) -> InitPodView {
     let name = spec.name.clone().unwrap_or_else(|| "init".to_owned());
     let version = cluster.tick();

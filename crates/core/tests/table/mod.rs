@@ -1,4 +1,4 @@
-//! Cases as tables: how they are written, turned into a cluster, played and compared.
+//! Cases: their format, and how they are turned into a cluster, played and compared.
 
 mod build;
 mod play;
@@ -11,12 +11,12 @@ use jiff::Timestamp;
 
 const DAY: &str = "2026-03-01T";
 
-/// A time of the one day on which all cases happen: `10:00:30`.
+/// Parses a time such as `10:00:30` on the one day on which all cases happen.
 fn clock(text: &str) -> Timestamp {
     format!("{DAY}{text}Z").parse().unwrap_or_else(|error| panic!("{text} is no time of day: {error}"))
 }
 
-/// The other way round: a text with `at 10:00:30` in it, as people read it.
+/// Expands times such as `at 10:00:30` in a text to full timestamps.
 fn with_day(text: &str) -> String {
     let is_time = |part: &&str| part.parse::<jiff::civil::Time>().is_ok();
     let full = |part: &str| match part.get(..8).filter(is_time) {
@@ -26,7 +26,7 @@ fn with_day(text: &str) -> String {
     text.split(" at ").map(full).collect::<Vec<_>>().join(" at ")
 }
 
-/// Times in a text as they are written in cases.
+/// Shortens timestamps in a text to the form that is used in cases.
 fn without_day(text: &str) -> String {
     let mut parts = text.split(DAY);
     let mut plain = parts.next().unwrap_or_default().to_owned();

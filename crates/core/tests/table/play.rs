@@ -1,4 +1,4 @@
-//! Plays a case: facts in, answers in, decide, compare.
+//! Plays a case: learns facts and answers, decides, and compares the result.
 
 use std::fmt::Display;
 
@@ -21,14 +21,14 @@ struct Stage {
     config: Config,
     cluster: Cluster,
     now: Timestamp,
-    /// The node that is meant where none is named.
+    /// The node that expectations are about unless they name one.
     subject: String,
     /// Orders that have not been answered.
     given: Vec<Order>,
     told: Vec<String>,
 }
 
-/// Plays a case and says what is otherwise than it should be.
+/// Plays a case and returns the differences from its expectations.
 pub(crate) fn play(case: &Scene) -> Vec<String> {
     let first_node = case.node.iter().chain(&case.nodes).next();
     let mut stage = Stage {
@@ -64,7 +64,7 @@ fn config(overrides: Option<&Value>) -> Config {
 }
 
 impl Stage {
-    /// What a replica learns when it starts, and what it sees come after that.
+    /// Learns what a replica lists when it starts, and what its watches show after that.
     fn open(&mut self, case: &Scene) {
         let mut facts = Vec::new();
         let config = self.config.clone();
@@ -97,7 +97,7 @@ impl Stage {
         }
     }
 
-    /// What happens next.
+    /// Plays one step.
     fn step(&mut self, step: &Scene) {
         self.now = step.now.as_deref().map_or(self.now, clock);
         if let Some(overrides) = &step.config {
@@ -129,7 +129,7 @@ impl Stage {
         }
     }
 
-    /// Changes the cluster, and says what the watches tell of it.
+    /// Changes the cluster, and returns the watch events.
     fn change(&mut self, scene: &Scene) -> Vec<Fact> {
         let (cluster, config) = (&mut self.cluster, &self.config);
         let mut facts: Vec<Fact> = scene.gone.iter().flat_map(|what| gone(cluster, config, what)).collect();
@@ -314,7 +314,8 @@ fn op(op: &PatchOp) -> String {
     }
 }
 
-/// The policy is always the same, and what it required is a fingerprint that says nothing to a reader.
+/// Removes the policy, which is always the same, and the fingerprint of its requirements, which means nothing to a
+/// reader.
 fn without_requires(text: &str) -> String {
     let without = |text: &str, field: &str| match text.split_once(field) {
         Some((before, rest)) => format!("{before}{}", &rest[rest.find([',', '}']).unwrap_or(rest.len())..]),

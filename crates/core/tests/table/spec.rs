@@ -1,4 +1,4 @@
-//! What can be written in a case. Everything that is left out has a sensible default; a misspelt key is an error.
+//! The format of a case. Every omitted key has a sensible default; a misspelt key is an error.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use serde_json::Value;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Scene {
-    /// The promise that is kept; on a step, what happens.
+    /// The promise that the case verifies; on a step, what happens.
     pub(crate) name: Option<String>,
-    /// The time; 10:00:30 unless told otherwise, on a step that of the step before.
+    /// The time. Defaults to 10:00:30; on a step, to the time of the previous step.
     pub(super) now: Option<String>,
     /// The configuration, where it differs from the default.
     pub(super) config: Option<Value>,
     /// Who applies the rules.
     #[serde(default)]
     pub(super) mode: ModeSpec,
-    /// Whether this replica leads; yes unless told otherwise.
+    /// Whether this replica leads. Defaults to true; on a step, to no change.
     pub(super) lead: Option<bool>,
-    /// All this was there before we came. Otherwise we saw it come.
+    /// All objects existed before this replica started. Otherwise it saw them appear.
     #[serde(default)]
     pub(super) found: bool,
     /// Kinds of objects that have not been listed yet: nodes, workers, pods, pools, ledger.
@@ -40,36 +40,36 @@ pub(crate) struct Scene {
     pub(super) pools: Option<BTreeMap<String, Vec<String>>>,
     /// Reserved deletions: node and time.
     pub(super) ledger: Option<BTreeMap<String, String>>,
-    /// What runs on a node: `idle`, or a pod.
+    /// The occupancy of nodes: `idle`, or a pod.
     #[serde(default)]
     pub(super) occupancy: BTreeMap<String, String>,
-    /// What disappears: `node n1`, `worker n1`, `pod init`.
+    /// Objects that disappear: `node n1`, `worker n1`, `pod init`.
     #[serde(default)]
     pub(super) gone: Vec<String>,
-    /// The changes of this step happen before the orders are carried out, and no watch has told of them yet.
+    /// The changes of this step happen before the orders are carried out, and no watch has shown them yet.
     #[serde(default)]
     pub(super) unseen: bool,
-    /// What comes of the orders given so far.
+    /// The answer to the orders given so far.
     pub(super) answer: Option<Answer>,
     /// Only the orders for these nodes are answered.
     #[serde(default)]
     pub(super) answer_for: Vec<String>,
-    /// Only so many orders are answered, those that were given first.
+    /// Only this many orders are answered, oldest first.
     pub(super) answer_oldest: Option<usize>,
-    /// Verified nodes on which the checks failed again and again.
+    /// Verified nodes on which the checks failed repeatedly.
     #[serde(default)]
     pub(super) unsound: Vec<String>,
-    /// Of these, the ones on which they pass again.
+    /// Those of them on which the checks pass again.
     #[serde(default)]
     pub(super) sound: Vec<String>,
-    /// Nodes that are read afresh, with their workers.
+    /// Nodes that are read again from the API server, with their workers.
     #[serde(default)]
     pub(super) read: Vec<String>,
     /// Everything is listed again.
     #[serde(default)]
     pub(super) relist: bool,
     pub(super) expect: Option<Expect>,
-    /// What happens next.
+    /// Further steps.
     #[serde(default)]
     pub(super) then: Vec<Scene>,
 }
@@ -83,7 +83,7 @@ pub(super) enum ModeSpec {
     DaemonSet,
 }
 
-/// `done`, `done, but nobody heard`, `conflict`, `unavailable`, `unknown`, or the reason of a refusal.
+/// `done`, `done, but nobody heard`, `conflict`, `unavailable`, `unknown`, or the reason for a refusal.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Answer {
@@ -91,7 +91,7 @@ pub(super) enum Answer {
     Refused { refused: String },
 }
 
-/// A node. On a later step, what is told replaces what was.
+/// A node. On a later step, the given keys replace the earlier values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct NodeSpec {
@@ -103,9 +103,9 @@ pub(super) struct NodeSpec {
     pub(super) taints: Option<Vec<Value>>,
     /// `key=value`.
     pub(super) labels: Option<Vec<String>>,
-    /// Null removes one.
+    /// Null removes an annotation.
     pub(super) annotations: BTreeMap<String, Option<String>>,
-    /// What the node carries, or `none`.
+    /// The recorded state, or `none`.
     pub(super) state: Option<StateSpec>,
     /// `verified on attempt 1`, or a whole condition.
     pub(super) condition: Option<ConditionSpec>,
@@ -138,12 +138,14 @@ pub(super) struct KeptSpec {
     pub(super) reason: Option<String>,
     /// `pass` or `fail`, and when: `pass 10:00:00`.
     pub(super) reference: Option<String>,
-    /// Whose fault the last run without cost was.
+    /// Whose fault the last run that cost no attempt was.
     pub(super) blame: Option<knr_core::fault::Blame>,
     #[serde(default)]
     pub(super) stays_open: bool,
-    /// Where the checks passed meanwhile, and when: `n2 10:00:00`.
+    /// Where the checks passed in the meantime, and when: `n2 10:00:00`.
     pub(super) compared: Option<String>,
+    /// When the cluster was last in trouble, by the clock of an earlier leader.
+    pub(super) trouble: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -153,14 +155,14 @@ pub(super) enum ConditionSpec {
     Whole { status: String, reason: String, message: String },
 }
 
-/// A worker. On a later step, what is told replaces what was.
+/// A worker. On a later step, the given keys replace the earlier values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct WorkerSpec {
     /// The node, `n1` or `n1/uid`.
     #[serde(rename = "for")]
     pub(super) node: Option<String>,
-    /// Where it ran; its node unless told otherwise.
+    /// Where it ran. Defaults to its node.
     pub(super) host: Option<String>,
     pub(super) boot: Option<String>,
     pub(super) serial: Option<u32>,
@@ -168,7 +170,7 @@ pub(super) struct WorkerSpec {
     pub(super) reference: Option<bool>,
     /// `pending`, `pending: why` or `running`.
     pub(super) is: Option<String>,
-    /// `pass`, `fail`, `evicted`, `deadline`, or an exit code and a message.
+    /// `pass`, `fail`, `own fault`, `evicted`, `deadline`, or an exit code and a message.
     pub(super) finished: Option<Finish>,
     pub(super) leaving: Option<bool>,
 }
@@ -180,7 +182,7 @@ pub(super) enum Finish {
     Exit { exit: i32, says: String },
 }
 
-/// An init pod. On a later step, what is told replaces what was.
+/// An init pod. On a later step, the given keys replace the earlier values.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct PodSpec {
@@ -195,8 +197,8 @@ pub(super) struct PodSpec {
     pub(super) leaving: Option<bool>,
 }
 
-/// What must be. What is left out of `do`, `withhold` and `ask` must not be there at all; re-reading everything once
-/// an interval goes without saying.
+/// The expected result. Anything that `do`, `withhold` and `ask` do not list must not occur. Without `ask`, reading
+/// everything again once per interval is allowed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Expect {
@@ -205,14 +207,14 @@ pub(super) struct Expect {
     #[serde(default)]
     pub(super) withhold: Vec<String>,
     pub(super) ask: Option<Vec<String>>,
-    /// The sentence for the first node of the case, or for each of several; null: none.
+    /// The sentence for the first node of the case, or for each of several. Null means none.
     pub(super) say: Option<Say>,
     pub(super) phase: Option<String>,
     /// When to decide again: a time, or `never`.
     pub(super) wake: Option<String>,
-    /// The steps of the patch of the one order.
+    /// The operations of the patch of the first order.
     pub(super) patch: Option<Vec<String>>,
-    /// Events that follow from the answers to orders, or from what shows that an order was carried out.
+    /// Events that result from the answers to orders, or from facts that show that an order was carried out.
     pub(super) events: Option<Vec<String>>,
     /// The taints of the first node, by key.
     pub(super) taints: Option<Vec<String>>,

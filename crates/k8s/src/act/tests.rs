@@ -276,7 +276,7 @@ async fn a_claim_is_deleted_only_if_its_node_is_still_what_was_seen() {
             "DELETE /apis/karpenter.sh/v1/nodeclaims/c1"
         ]
     );
-    // What a node says of its claim is the word of its kubelet.
+    // The node's reference to its claim is under the control of the kubelet.
     let gone = Answer::Json(404, json!({ "kind": "Status", "code": 404, "reason": "NotFound" }));
     let leaving = json!({ "uid": "cu", "deletionTimestamp": "2026-01-01T00:00:00Z" });
     let leaving = Answer::Json(200, json!({ "metadata": leaving, "status": { "nodeName": "n1" } }));

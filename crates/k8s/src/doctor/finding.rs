@@ -1,35 +1,35 @@
-//! What was found, for people.
+//! The finding of a step, for operators.
 
 use knr_core::report::Report;
 use serde::Serialize;
 
-/// What a step has found.
+/// The finding of a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// What was looked at.
+    /// The name of the step.
     pub name: &'static str,
-    /// A phrase.
+    /// A short description.
     pub detail: String,
-    /// One line for each of several things.
+    /// One line for each item, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
-    /// What to do about it; none if all is well.
+    /// What to do about it; `None` if there is no problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// What a worker has reported.
+    /// The report of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// Creates a finding without a problem.
     #[must_use]
     pub fn fine(name: &'static str, detail: impl Into<String>) -> Self {
         Self::good(detail).named(name)
     }
 
-    /// Whether all is well.
+    /// Returns whether there is no problem.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.next.is_none()
@@ -52,7 +52,7 @@ impl Finding {
     }
 }
 
-/// Something that is not as it should be, and nobody has said yet what to do about it.
+/// A problem for which the next step for the operator is still missing.
 #[derive(Debug)]
 pub(super) struct Failure(Finding);
 

@@ -1,4 +1,4 @@
-//! Whether one of the controllers leads.
+//! Checks that one of the controllers leads.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::{Doctor, Finding, PAUSE};
 use crate::api::{Failed, Target};
 use crate::calls::Call;
 
-/// A renewal may come a little late.
+/// The time by which a renewal may be late.
 const SPARE: Duration = Duration::from_secs(2);
 
-/// What was seen of the lease.
+/// The lease as it was read.
 enum Sight {
     None,
     Free,
-    /// Held by somebody who is none of the pods.
+    /// Held by a process that is none of the pods.
     Foreign(String),
     /// Held by this pod.
     Held(String),
 }
 
 impl Doctor {
-    /// A lease that is renewed changes. Times in it are those of another clock and say nothing to us.
+    /// A lease that is renewed changes. The times in it come from another clock and are only compared with each other.
     pub(super) async fn leader(&self) -> Result<Finding, Failed> {
         let term = self.config().leader_election.lease_duration() + SPARE;
         let until = self.deadline.min(Instant::now() + term);
@@ -54,7 +54,7 @@ impl Doctor {
         }
     }
 
-    /// Holders call themselves by the name of their pod and a number.
+    /// The identity of a holder is the name of its pod and a number.
     async fn sight(&self, lease: Option<&Lease>) -> Result<Sight, Failed> {
         let Some(lease) = lease else {
             return Ok(Sight::None);
@@ -76,7 +76,7 @@ impl Doctor {
         let logs = "look into the logs of the controller for trouble with the lease";
         match sight {
             Sight::None => failed("does not exist".to_owned()).next(logs),
-            Sight::Free => failed("is held by nobody".to_owned()).next(logs),
+            Sight::Free => failed("has no holder".to_owned()).next(logs),
             Sight::Held(pod) => failed(format!("is held by {pod}, which does not renew it")).next(logs),
             Sight::Foreign(holder) => {
                 failed(format!("is held by {holder}, which is no pod of this installation")).next(

@@ -1,4 +1,4 @@
-//! On which node a worker is tried.
+//! Chooses the node on which a worker is tried.
 
 use knr_core::ids::NodeRef;
 use knr_core::names;
@@ -12,7 +12,7 @@ use crate::calls::Call;
 use crate::observe::Meta;
 use crate::read::{List, by_name};
 
-/// Workers run on no other.
+/// Workers run only on Linux.
 const LINUX: &str = "kubernetes.io/os=linux";
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,7 +55,8 @@ impl Node {
 }
 
 impl Doctor {
-    /// The node that was asked for. Otherwise one that is most likely sound: what fails there is the installation.
+    /// Returns the requested node, or otherwise the one that is most likely healthy: a failure there points to the
+    /// installation.
     pub(super) async fn chosen_node(&self) -> Result<Option<NodeRef>, Failed> {
         if let Some(name) = &self.installation.node {
             let query = by_name(name);

@@ -1,4 +1,4 @@
-//! Whether the pods of an installation are ready.
+//! Checks that the pods of an installation are ready.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::api::Failed;
 use crate::calls::Call;
 use crate::observe::{ContainerStatus, Meta};
 
-/// Pods that were started just now are given this long.
+/// The time that pods which were just started get to become ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,7 +41,7 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// Whether one of them says this.
+    /// Returns whether the condition of this type has this status.
     pub(super) fn says(conditions: Option<&Vec<Self>>, kind: &str, status: &str) -> bool {
         Self::find(conditions, kind).is_some_and(|condition| condition.status == status)
     }
@@ -52,7 +52,7 @@ impl Condition {
 }
 
 impl Pod {
-    /// What was evicted or is on its way out says nothing about the installation.
+    /// Pods that have ended or are being deleted say nothing about the installation.
     fn counts(&self) -> bool {
         self.metadata.deletion_timestamp.is_none()
             && !matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
@@ -62,7 +62,7 @@ impl Pod {
         Condition::says(self.status.conditions.as_ref(), "Ready", "True")
     }
 
-    /// Why it is not ready: what the kubelet says of a container, or the scheduler of the pod.
+    /// Returns why the pod is not ready, as reported by the kubelet for a container or by the scheduler for the pod.
     fn why(&self) -> String {
         let Status { conditions, init_container_statuses, container_statuses, .. } = &self.status;
         let containers = init_container_statuses.iter().chain(container_statuses).flatten();
@@ -87,7 +87,7 @@ impl Pod {
                 Condition::find(conditions.as_ref(), "Ready").filter(|ready| !ready.reason.is_empty())?;
             Some(told("kubelet", &ready.reason, &ready.message))
         };
-        container.or_else(unscheduled).or_else(unready).unwrap_or_else(|| "nobody says why".to_owned())
+        container.or_else(unscheduled).or_else(unready).unwrap_or_else(|| "no reason is given".to_owned())
     }
 }
 
@@ -108,7 +108,7 @@ impl Doctor {
         }
     }
 
-    /// The pods that count, in the order of their names.
+    /// Returns the pods that count, in the order of their names.
     pub(super) async fn own_pods(&self) -> Result<Vec<Pod>, Failed> {
         let selector = self.installation.selector.to_string();
         let pods: Vec<Pod> = self.api.all(Call::ListOwnPods, &selector, self.limit()).await?;
@@ -130,7 +130,7 @@ impl Doctor {
         Ok(found.lines(lines).next(format!("kubectl -n {namespace} describe pod, and kubectl logs")))
     }
 
-    /// Pods of a `DaemonSet` go once their node is verified.
+    /// The `DaemonSet` has no pods left once all nodes are verified.
     async fn no_pods(&self) -> Result<Finding, Failed> {
         let verified = match self.installation.mode {
             Mode::Controller => 0,

@@ -1,4 +1,4 @@
-//! Whether the accounts of an installation may do all they have to.
+//! Checks that the service accounts of an installation have all permissions that they need.
 
 use super::{Doctor, Finding, Mode};
 use crate::access::{self, Subject};
@@ -18,7 +18,7 @@ impl Doctor {
         }
         let found = Finding::failed(format!("{} of {asked} are missing", lines.len()));
         Ok(found.lines(lines).next(
-            "set rbac.create, or give the account these rights by a role of your own; \
+            "set rbac.create, or give the account these permissions by a role of your own; \
              `kube-node-ready manifests rbac` prints all that are needed",
         ))
     }

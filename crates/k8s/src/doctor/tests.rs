@@ -13,18 +13,18 @@ const DNS: &str = r#"{"checks":[{"name":"dns","outcome":{"fail":{"kind":"timeout
 const CREATE: &str = "POST /api/v1/namespaces/workers/pods?";
 const DELETE: &str = "DELETE /api/v1/namespaces/workers/pods/node-ready-trial-";
 
-/// A cluster as far as a doctor sees it.
+/// The part of a cluster that a doctor sees.
 #[derive(Clone)]
 struct Cluster {
-    /// The review of a right that nobody has.
+    /// Selects the access reviews that are denied.
     denied: fn(&Value) -> bool,
     pods: Vec<Value>,
     nodes: Vec<Value>,
     holder: Option<&'static str>,
     renews: bool,
-    /// What becomes of a pod that is made; none if it is refused.
+    /// The status of a pod that is created; `None` if its creation is refused.
     worker: Option<Value>,
-    /// How often it must be deleted until it is gone.
+    /// The number of delete requests until the pod is gone.
     deletions: usize,
 }
 
@@ -136,7 +136,7 @@ fn doctor(server: &FakeServer, installation: Installation) -> Doctor {
     Doctor::new(server.api().client().clone(), installation, Instant::now() + Duration::from_mins(3))
 }
 
-/// Nothing is changed but the one pod, and that is deleted after everything else.
+/// Asserts that nothing is changed except the one pod, which is deleted after everything else.
 fn assert_clean(received: &[Received]) {
     let writes = received.iter().filter(|received| !received.line.starts_with("GET "));
     let lines: Vec<&str> = writes.map(|received| received.line.as_str()).collect();
@@ -229,7 +229,7 @@ async fn a_leader_renews_its_lease() {
     assert_eq!((led.is_ok(), led.detail.as_str()), (true, "c-1 leads and renews its lease"));
     for (cluster, what) in [
         (Cluster { renews: false, ..Cluster::default() }, "is held by c-1, which does not renew it"),
-        (Cluster { holder: Some(""), ..Cluster::default() }, "is held by nobody"),
+        (Cluster { holder: Some(""), ..Cluster::default() }, "has no holder"),
         (Cluster { holder: None, ..Cluster::default() }, "does not exist"),
         (
             Cluster { holder: Some("other_00000000"), ..Cluster::default() },
@@ -310,7 +310,7 @@ async fn a_worker_is_removed_when_we_are_told_to_stop() {
     let server = Cluster { worker: Some(waiting()), ..Cluster::default() }.serve();
     let stop = tokio::time::sleep(Duration::from_secs(5));
     let found = doctor(&server, installation()).take(Step::Worker, stop).await;
-    assert_eq!(found.detail, "told to stop before it was done on n1");
+    assert_eq!(found.detail, "stopped before it was done on n1");
     assert_clean(&server.received());
     let server = Cluster::default().serve();
     let found = doctor(&server, installation()).take(Step::Worker, ready(())).await;

@@ -1,5 +1,5 @@
-//! Whether a worker runs on a node and reports: one is made, awaited and deleted again. The controller takes no notice
-//! of it, and neither does the node.
+//! Checks that a worker runs on a node and reports: one is created, awaited and deleted again. It is invisible to the
+//! controller, and the node is not changed.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::pin;
@@ -24,24 +24,24 @@ use crate::objects;
 use crate::observe::SlimWorker;
 use crate::read::{List, by_name};
 
-/// A kubelet ends a pod in a second or two, and whoever tells us to stop waits no longer than half a minute.
+/// A kubelet ends a pod in a second or two, and the grace period of this process is no longer than half a minute.
 const REMOVAL: Duration = Duration::from_secs(20);
-/// For us to be done before the pod is ended by its own deadline, which is there in case we are not there any more.
+/// The margin by which this process is done before the pod's own deadline, which ends the pod if this process is gone.
 const SPARE: Duration = Duration::from_secs(30);
-/// What a person can do about a node.
+/// The advice for a problem of the node.
 const OTHER_NODE: &str = "--node chooses another one (test.node of the chart)";
 
-/// How far a worker came.
+/// The course of a worker.
 #[derive(Debug)]
 enum Course {
     Ended(Ending),
-    /// It was not made.
+    /// It was not created.
     Refused(Failed),
-    /// It was still here when the time was over.
+    /// It was still there when the time was over.
     Overdue(Stage),
     /// Somebody else deleted it.
     Lost,
-    /// We were told to stop.
+    /// This process received the stop signal.
     Stopped,
 }
 
@@ -52,7 +52,7 @@ impl Doctor {
             return Ok(self.no_node());
         };
         let name = format!("{}{:016x}", names::TRIAL_PREFIX, RandomState::new().build_hasher().finish());
-        // It is not left halfway: then nobody would know whether there is a pod.
+        // The creation is not interrupted: then it would be unknown whether there is a pod.
         let course = if let Err(failed) = self.create(&name, &node).await {
             Course::Refused(failed)
         } else {
@@ -85,7 +85,8 @@ impl Doctor {
         sent.map(|_: IgnoredAny| ())
     }
 
-    /// What the controller would make, under another name and without what makes it the controller's.
+    /// Returns the pod that the controller would create, but under another name and without the controller's labels and
+    /// annotations.
     pub(super) fn pod(&self, name: &str, node: &NodeRef) -> Value {
         let stamp = Stamp {
             node: node.clone(),
@@ -116,7 +117,7 @@ impl Doctor {
         pod
     }
 
-    /// Looks until it has ended, or has not even begun for too long. A look that fails is taken again.
+    /// Polls until the worker has ended, or has been pending for too long. A read that fails is repeated.
     async fn course(&self, name: &str) -> Course {
         let settings = &self.config().worker;
         let begin_until = Instant::now() + Duration::from_secs(settings.pending_timeout_seconds.into());
@@ -146,7 +147,7 @@ impl Doctor {
         Ok(list.items.first().map(SlimWorker::stage))
     }
 
-    /// Asks for it to be deleted until it is not there any more.
+    /// Requests its deletion until it is gone.
     async fn remove(&self, name: &str) -> Result<(), String> {
         let until = Instant::now() + REMOVAL;
         loop {
@@ -196,13 +197,13 @@ impl Doctor {
             Course::Lost => Finding::failed(format!("somebody deleted it on {node} before it was done"))
                 .next(format!("try again; {OTHER_NODE}")),
             Course::Stopped => {
-                Finding::failed(format!("told to stop before it was done on {node}")).next("try again")
+                Finding::failed(format!("stopped before it was done on {node}")).next("try again")
             }
         }
     }
 }
 
-/// Judges as the controller does.
+/// Judges the ending of a worker as the controller does.
 fn ended(node: &str, ending: &Ending) -> Finding {
     let report = match ending {
         Ending::Exited { message, .. } => Report::parse(message),

@@ -1,4 +1,4 @@
-//! The four requests about the lease, each with an end.
+//! The four requests about the lease. Each has a timeout, except the watch.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error::{Cause, LeaseError};
 use crate::calls::Verb;
 
-/// What a watch says, piece by piece.
+/// The events of a watch.
 pub(super) type Events = BoxStream<'static, Result<WatchEvent<Lease>, kube::Error>>;
 
 /// Requests about one lease.
@@ -25,26 +25,25 @@ pub(super) struct LeaseCalls {
 }
 
 impl LeaseCalls {
-    /// No request takes longer than `patience`, so that one that hangs leaves time for another.
+    /// No request takes longer than `patience`, so that a request that hangs leaves time for another.
     pub(super) fn new(client: kube::Client, namespace: String, name: String, patience: Duration) -> Self {
         Self { api: Api::namespaced(client, &namespace), namespace, name, patience }
     }
 
-    /// The lease, if there is one.
+    /// Reads the lease, if there is one.
     pub(super) async fn get(&self, limit: Instant) -> Result<Option<Lease>, LeaseError> {
         self.bounded(Verb::Get, limit, self.api.get_opt(&self.name)).await
     }
 
-    /// Makes the lease.
+    /// Creates the lease.
     pub(super) async fn create(&self, spec: LeaseSpec, limit: Instant) -> Result<Lease, LeaseError> {
         let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
         let lease = Lease { metadata, spec: Some(spec) };
         self.bounded(Verb::Create, limit, self.api.create(&PostParams::default(), &lease)).await
     }
 
-    /// Puts another record in the place of the one in `known`. That one's metadata go with it: the resource version so
-    /// that nothing else is replaced, and the UID because the API server makes a lease that is not there, unless the
-    /// request names the UID of one that was.
+    /// Replaces the record in `known`. The request carries the metadata of `known`: the resource version, so that no
+    /// other record is replaced, and the UID, because an update without a UID creates a lease that does not exist.
     pub(super) async fn replace(
         &self,
         known: &Lease,
@@ -56,8 +55,8 @@ impl LeaseCalls {
         self.bounded(Verb::Update, limit, self.api.replace(&self.name, &params, &lease)).await
     }
 
-    /// What happens to the lease from now on, beginning with how it is. Version 0 means: from whatever the API server
-    /// has at hand. It may be a little old, which costs time and nothing else.
+    /// Watches the lease, beginning with its current state. Version 0 means whatever the API server has in its cache,
+    /// which may be a little old. That only costs time.
     pub(super) fn watch(&self) -> Events {
         let (api, params) =
             (self.api.clone(), WatchParams::default().fields(&format!("metadata.name={}", self.name)));

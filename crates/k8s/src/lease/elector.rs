@@ -1,4 +1,4 @@
-//! The task behind an election: it stands by, leads, and stands by again.
+//! The task behind an election: standby and leader in turn.
 
 use std::convert::Infallible;
 use std::future::{Future, pending};
@@ -15,27 +15,27 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Leadership;
 use super::calls::LeaseCalls;
 use super::error::{Cause, LeaseError};
-use super::record::{Candidate, News, Standing, View, released};
+use super::record::{Candidate, Change, Standing, View, released};
 use super::watch::{Heard, LeaseWatch};
 use crate::calls::Verb;
 
-/// A record that turns out to have changed is read and, if it is still ours to take, tried once more.
+/// If the record turns out to have changed, it is read and, if it may still be taken, tried once more.
 const CLAIM_TRIES: u32 = 2;
-/// A watch is deaf if it did not tell us of so many changes that we found by ourselves.
+/// A watch counts as dead if it has missed this many changes that polling found.
 const DEAF: u32 = 2;
-/// Giving the lease back takes no longer than this.
+/// The maximum time for a release.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
-/// Time between two tries to give it back.
+/// The time between two attempts to release the lease.
 const RELEASE_PAUSE: Duration = Duration::from_millis(250);
-/// A standby's tries are spread over so many thousandths of the retry period beyond it.
+/// The jitter of a standby's attempts, in thousandths of the retry period.
 const JITTER: u64 = 200;
 
-/// One who stands for election.
+/// A candidate in an election.
 pub(super) struct Elector {
     calls: LeaseCalls,
     me: Candidate,
     view: View,
-    /// Whether we do not know what our last write did.
+    /// Whether the outcome of the last write is unknown.
     in_doubt: bool,
     waits: u64,
     leadership: Sender<Leadership>,
@@ -54,7 +54,7 @@ impl Elector {
         Self { calls, me, view: View::Unknown, in_doubt: false, waits: 0, leadership, trouble }
     }
 
-    /// Stands by and leads in turn, for ever. After `stop` it does not become the leader any more.
+    /// Alternates between standby and leader indefinitely. After `stop` it no longer becomes the leader.
     pub(super) async fn elect(&mut self, stop: impl Future<Output = ()>) -> Infallible {
         let mut stop = pin!(stop);
         loop {
@@ -68,7 +68,7 @@ impl Elector {
         }
     }
 
-    /// Says that we do not lead.
+    /// Announces that this process does not lead.
     pub(super) fn resign(&self) {
         self.announce(Leadership::Standby { holder: self.view.holder().map(ToOwned::to_owned) });
     }
@@ -81,7 +81,7 @@ impl Elector {
         });
     }
 
-    /// Waits for the lease to become free and takes it. Says when the write that took it was sent.
+    /// Waits for the lease to become free and takes it. Returns when the write that took it was sent.
     async fn stand_by(&mut self) -> Instant {
         let mut watch = LeaseWatch::new(self.calls.clone(), self.me.settings.retry_period());
         let mut poll_at = Instant::now();
@@ -99,8 +99,8 @@ impl Elector {
             let now = Instant::now();
             if let Some(heard) = heard {
                 missed = 0;
-                if self.hear(heard) == News::Yes {
-                    // Somebody did something, so our last failure says nothing about the next try.
+                if self.hear(heard) == Change::New {
+                    // The record has changed, so the last failure says nothing about the next attempt.
                     (poll_at, claim_from) = (now + self.pause(), now);
                 }
             } else if claim_at.is_some_and(|claim_at| claim_at <= now) {
@@ -110,7 +110,7 @@ impl Elector {
                 }
             } else {
                 poll_at = now + self.pause();
-                if self.read(now + self.me.settings.renew_deadline()).await == Some(News::Yes) {
+                if self.read(now + self.me.settings.renew_deadline()).await == Some(Change::New) {
                     claim_from = now;
                     missed += 1;
                 }
@@ -142,8 +142,8 @@ impl Elector {
         }
     }
 
-    /// Takes or renews the lease if the record lets us and there is time left. Says when the write that did it was sent:
-    /// our right counts from then, for others may have seen the write as early as that.
+    /// Takes or renews the lease if the record permits it and there is time left. Returns when the write was sent: the
+    /// right counts from then, because other processes may have seen the write as early as that.
     async fn claim(&mut self, limit: Instant) -> Option<Instant> {
         for _ in 0..CLAIM_TRIES {
             let sent = Instant::now();
@@ -173,7 +173,7 @@ impl Elector {
         self.settle(written)
     }
 
-    /// Takes note of the outcome of a write.
+    /// Records the outcome of a write.
     fn settle(&mut self, written: Result<Lease, LeaseError>) -> Result<Lease, Cause> {
         match written {
             Ok(lease) => {
@@ -192,8 +192,8 @@ impl Elector {
         }
     }
 
-    /// Reads the lease. Nothing, if that failed.
-    async fn read(&mut self, limit: Instant) -> Option<News> {
+    /// Reads the lease. Returns `None` if that failed.
+    async fn read(&mut self, limit: Instant) -> Option<Change> {
         match self.calls.get(limit).await {
             Ok(found) => {
                 self.in_doubt = false;
@@ -207,20 +207,20 @@ impl Elector {
         }
     }
 
-    fn hear(&mut self, heard: Heard) -> News {
+    fn hear(&mut self, heard: Heard) -> Change {
         let found = match heard {
             Heard::Lease(lease) => Some(lease),
             Heard::Gone => None,
             Heard::Broken(error) => {
                 self.complain(error);
-                return News::No;
+                return Change::Same;
             }
         };
         self.forget_trouble_with(Verb::Watch);
         self.see(found)
     }
 
-    fn see(&mut self, found: Option<Box<Lease>>) -> News {
+    fn see(&mut self, found: Option<Box<Lease>>) -> Change {
         let now = Instant::now();
         let leads = self.leadership.borrow().may_write_at(now);
         match found {
@@ -230,7 +230,7 @@ impl Elector {
         }
     }
 
-    /// Gives the lease back if it is ours.
+    /// Releases the lease if this process holds it.
     pub(super) async fn release(&mut self) -> Result<(), LeaseError> {
         let limit = Instant::now() + RELEASE_LIMIT;
         loop {
@@ -245,7 +245,7 @@ impl Elector {
     }
 
     async fn try_release(&mut self, limit: Instant) -> Result<(), LeaseError> {
-        // Half of what is left for each request: one that hangs leaves time for another.
+        // Each request gets half of the remaining time, so that one that hangs leaves time for another.
         let now = Instant::now();
         let limit = now + limit.saturating_duration_since(now) / 2;
         if self.in_doubt {
@@ -261,7 +261,7 @@ impl Elector {
         self.calls.replace(lease, spec, limit).await.map(drop)
     }
 
-    /// Says what is wrong. A watch that fails is the least of all troubles and hides no other.
+    /// Publishes an error. A failing watch is the least severe one and hides no other.
     fn complain(&self, error: LeaseError) {
         self.trouble.send_if_modified(|trouble| {
             let hidden =
@@ -274,13 +274,13 @@ impl Elector {
         });
     }
 
-    /// What works is no trouble any more. What is not permitted to another verb still is.
+    /// Clears the error of a verb that works again. A definite refusal of another verb remains.
     fn forget_trouble_with(&self, verb: Verb) {
         let over = |error: &mut LeaseError| error.verb == verb || error.cause.leaves_doubt();
         self.trouble.send_if_modified(|trouble| trouble.take_if(over).is_some());
     }
 
-    /// The retry period and a little more, never the same: those who wait should not all come at once.
+    /// Returns the retry period with jitter, so that standbys do not all act at once.
     fn pause(&mut self) -> Duration {
         self.waits += 1;
         let mut hasher = DefaultHasher::new();

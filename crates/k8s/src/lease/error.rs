@@ -1,15 +1,15 @@
-//! What can be wrong with a lease, as values that a caller can log and compare.
+//! Errors of lease requests, as values that a caller can log and compare.
 
 use std::time::Duration;
 
 use crate::api::story;
 use crate::calls::Verb;
 
-/// A call about the lease that failed.
+/// A request about the lease that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {} lease {name} in namespace {namespace}: {cause}", verb.as_str())]
 pub struct LeaseError {
-    /// What we wanted.
+    /// The verb of the request.
     pub verb: Verb,
     /// Namespace of the lease.
     pub namespace: String,
@@ -20,33 +20,33 @@ pub struct LeaseError {
     pub cause: Cause,
 }
 
-/// Why a call failed.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    /// Our role lacks the verb on `leases` in `coordination.k8s.io`.
+    /// The service account lacks the verb on `leases` in `coordination.k8s.io`.
     #[error("not permitted: {0}")]
     Forbidden(String),
-    /// There is no such namespace.
+    /// The namespace does not exist.
     #[error("there is no such namespace")]
     NoNamespace,
-    /// The record is not any more what we wanted to replace.
+    /// The record has changed since it was read.
     #[error("somebody else has changed it")]
     Outdated,
-    /// No answer came. The request may have been carried out or may still be.
+    /// No answer arrived. The request may have been carried out, or may still be.
     #[error("no answer within {0:?}")]
     NoAnswer(Duration),
-    /// The API server refused it for another reason.
+    /// The API server refused the request for another reason.
     #[error("refused with {code}: {message}")]
     Refused {
         /// The HTTP status.
         code: u16,
-        /// What it says.
+        /// The message of the API server.
         message: String,
     },
-    /// The API server could not be reached, or said something that cannot be understood.
+    /// The API server could not be reached, or its answer cannot be parsed.
     #[error("{0}")]
     Broken(String),
-    /// The election had ended before.
+    /// The election had already ended.
     #[error("the election has ended")]
     Ended,
 }
@@ -65,7 +65,7 @@ impl Cause {
         }
     }
 
-    /// Whether the request may have been carried out although it failed, or may still be.
+    /// Returns whether the request may have been carried out although it failed, or may still be.
     pub(super) fn leaves_doubt(&self) -> bool {
         match self {
             Self::NoAnswer(_) | Self::Broken(_) => true,

@@ -1,4 +1,4 @@
-//! What the record of a lease says, when we may take it, and what we write into it. Nothing here waits.
+//! The record of a lease: its content, when it may be taken, and what is written into it. Nothing here waits.
 
 use std::time::Duration;
 
@@ -8,73 +8,73 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use knr_core::config::LeaderElection;
 use tokio::time::Instant;
 
-/// The duration in a record that its holder has given back.
+/// The lease duration in a record that its holder has released.
 const RELEASED_SECONDS: i32 = 1;
 
-/// The lease as we last saw it.
+/// The lease as this process last saw it.
 pub(super) enum View {
-    /// We have not seen it yet.
+    /// It was not read yet.
     Unknown,
-    /// It is there.
+    /// It exists.
     Present {
-        /// All of it.
+        /// The whole object.
         lease: Box<Lease>,
-        /// When we saw its record change.
+        /// When this process saw its record change.
         changed: Instant,
     },
-    /// It is not there.
+    /// It does not exist.
     Absent {
-        /// When the time of whoever had it is over.
+        /// When the time of its last holder is over.
         free_from: Instant,
     },
 }
 
-/// Whether something was news.
+/// Whether a record was new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    /// The record changed.
-    Yes,
-    /// It is what it was.
-    No,
+pub(super) enum Change {
+    /// The record is new.
+    New,
+    /// The record is the same.
+    Same,
 }
 
-/// What we are while we look at the lease.
+/// The role of this process while it reads the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The leader: nobody else can have had the lease since we renewed it.
+    /// The leader: no other process can have held the lease since this one renewed it.
     Leading,
-    /// A standby: anybody may have had it since we last looked, may have renewed it just before it was deleted, and need not
-    /// know yet that it is gone.
+    /// A standby: another process may have held the lease since this one last read it, may have renewed it just before
+    /// it was deleted, and may not know yet that it is gone.
     By,
 }
 
 impl View {
-    /// Takes note of the lease as it was just seen.
-    pub(super) fn see(&mut self, found: Box<Lease>, now: Instant) -> News {
+    /// Records the lease as it was just read.
+    pub(super) fn see(&mut self, found: Box<Lease>, now: Instant) -> Change {
         if let Self::Present { lease, .. } = self
             && lease.spec == found.spec
         {
             *lease = found;
-            return News::No;
+            return Change::Same;
         }
         *self = Self::Present { lease: found, changed: now };
-        News::Yes
+        Change::New
     }
 
-    /// Takes note that there is no lease.
-    pub(super) fn miss(&mut self, me: &Candidate, standing: Standing, now: Instant) -> News {
+    /// Records that there is no lease.
+    pub(super) fn miss(&mut self, me: &Candidate, standing: Standing, now: Instant) -> Change {
         let wait = match (&*self, standing) {
-            (Self::Absent { .. }, _) => return News::No,
+            (Self::Absent { .. }, _) => return Change::Same,
             (Self::Unknown, _) | (Self::Present { .. }, Standing::Leading) => Duration::ZERO,
             (Self::Present { lease, .. }, Standing::By) => {
                 term(lease).unwrap_or_default().max(me.settings.lease_duration())
             }
         };
         *self = Self::Absent { free_from: now + wait };
-        News::Yes
+        Change::New
     }
 
-    /// From when on we may take the lease. Nothing, if we do not know.
+    /// Returns the time from which this process may take the lease, or `None` if it is unknown.
     pub(super) fn free_from(&self, me: &Candidate) -> Option<Instant> {
         match self {
             Self::Unknown => None,
@@ -87,7 +87,7 @@ impl View {
         }
     }
 
-    /// Who has the lease.
+    /// Returns the holder of the lease.
     pub(super) fn holder(&self) -> Option<&str> {
         match self {
             Self::Present { lease, .. } => holder(lease),
@@ -95,7 +95,7 @@ impl View {
         }
     }
 
-    /// The lease, if there is one.
+    /// Returns the lease, if there is one.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match self {
             Self::Present { lease, .. } => Some(lease),
@@ -104,14 +104,14 @@ impl View {
     }
 }
 
-/// Who stands for election, and on what terms.
+/// The identity and the settings of a candidate.
 pub(super) struct Candidate {
     pub(super) identity: String,
     pub(super) settings: LeaderElection,
 }
 
 impl Candidate {
-    /// The record with which we take or renew the lease. The time in it is for people.
+    /// Returns the record that takes or renews the lease. The times in it are for operators.
     pub(super) fn claim(&self, known: Option<&Lease>, now: Timestamp) -> LeaseSpec {
         let old = known.and_then(|lease| lease.spec.clone());
         let now = later_than(old.as_ref(), now);
@@ -135,7 +135,7 @@ impl Candidate {
     }
 }
 
-/// The record with which its holder gives a lease back.
+/// Returns the record that releases a lease.
 pub(super) fn released(known: &Lease, now: Timestamp) -> LeaseSpec {
     let now = later_than(known.spec.as_ref(), now);
     LeaseSpec {
@@ -147,8 +147,8 @@ pub(super) fn released(known: &Lease, now: Timestamp) -> LeaseSpec {
     }
 }
 
-/// A time for the record that is not the one in it, even if the wall clock stands still: a renewal that changes nothing
-/// is not seen by anybody.
+/// Returns a renew time that differs from the last one, even if the wall clock has not advanced. Other processes would
+/// not notice a renewal that changes nothing.
 fn later_than(old: Option<&LeaseSpec>, now: Timestamp) -> MicroTime {
     let last = old.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0.as_microsecond());
     let mut micros = now.as_microsecond();
@@ -163,7 +163,7 @@ fn holder(lease: &Lease) -> Option<&str> {
     (!holder.is_empty()).then_some(holder)
 }
 
-/// How long the holder may do without a renewal, by its own word.
+/// Returns the lease duration that the holder has written into the record.
 fn term(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)

@@ -1,4 +1,4 @@
-//! Elections among two and three replicas at an API server in this process, in time that runs as the test wants it.
+//! Elections among two and three replicas with an in-process API server, on a clock that the tests control.
 
 mod api;
 mod chaos;
@@ -28,7 +28,7 @@ fn usual() -> LeaderElection {
     LeaderElection::default()
 }
 
-/// A leader and a standby that knows it.
+/// Returns a leader and a standby that knows of it.
 async fn leader_and_standby() -> (FakeApi, Replica, Replica) {
     let api = FakeApi::default();
     let leader = Replica::start(&api, Link::new("one", 1), &usual());
@@ -38,7 +38,7 @@ async fn leader_and_standby() -> (FakeApi, Replica, Replica) {
     (api, leader, standby)
 }
 
-/// How many requests of a replica came in within a span of time.
+/// Returns the number of requests that a replica sends within a span of time.
 async fn count(api: &FakeApi, replica: &Replica, span: Duration) -> [usize; 4] {
     let before = api.came().len();
     sleep(span).await;

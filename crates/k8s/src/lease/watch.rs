@@ -1,4 +1,4 @@
-//! The watch by which a standby hears of a release at once.
+//! The watch by which a standby learns of a release at once.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::calls::{Events, LeaseCalls};
 use super::error::{Cause, LeaseError};
 use crate::calls::Verb;
 
-/// A watch that keeps failing is tried this many times less often in the end.
+/// The maximum factor by which a failing watch is opened less often.
 const SELDOM: u32 = 16;
 
-/// What a watch brought.
+/// An event of the watch.
 pub(super) enum Heard {
     /// The lease, new or changed.
     Lease(Box<Lease>),
     /// The lease was deleted.
     Gone,
-    /// The watch broke. It is opened again by and by.
+    /// The watch broke. It is opened again after a pause.
     Broken(LeaseError),
 }
 
@@ -34,13 +34,13 @@ pub(super) struct LeaseWatch {
 }
 
 impl LeaseWatch {
-    /// There are at least `shortest` between two openings.
+    /// Opens the watch. It is reopened no sooner than after `shortest`.
     pub(super) fn new(calls: LeaseCalls, shortest: Duration) -> Self {
         let now = Instant::now();
         Self { events: Some(calls.watch()), calls, opened: now, pause: shortest, shortest }
     }
 
-    /// Waits for something to happen. Nothing is lost if the wait is given up.
+    /// Waits for the next event. Cancel safe.
     pub(super) async fn next(&mut self) -> Heard {
         loop {
             let Some(events) = &mut self.events else {
@@ -63,7 +63,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Gives the open watch up and opens another, later each time until one works.
+    /// Closes the watch. The next one is opened after a pause, which doubles each time until one works.
     pub(super) fn reopen(&mut self) {
         if self.events.take().is_some() {
             self.pause = (self.pause * 2).min(self.shortest * SELDOM);

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::observe::purpose_word;
 
-/// Nobody in particular: it owns nothing on the node.
+/// An unprivileged user that owns nothing on the node.
 const USER: u32 = 65532;
-/// Taints by which Kubernetes and others say that a node is not ready for work. A worker is there to find out.
+/// Taints by which Kubernetes and others mark a node as not ready. A worker tolerates them, because it has to find that
+/// out.
 const TOLERATED: [&str; 10] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -24,10 +25,10 @@ const TOLERATED: [&str; 10] = [
     "karpenter.sh/unregistered",
     "karpenter.sh/disrupted",
 ];
-/// For the kubelet to act on a deadline before the pod's own one, which is there in case nobody watches any more.
+/// The margin between the worker's timeouts and the pod's own deadline, which ends the pod if no controller watches it.
 const SPARE_SECONDS: u32 = 30;
 
-/// A worker for a node.
+/// Returns a worker pod for a node.
 #[must_use]
 pub fn worker(stamp: &Stamp, policy: &Policy) -> Value {
     let settings = &policy.worker;
@@ -103,7 +104,7 @@ fn spec(stamp: &Stamp, policy: &Policy) -> Value {
     spec
 }
 
-/// All gates, by key alone: a worker must not be driven off by the taint that it is to take off.
+/// Tolerates all gates by key alone: a worker must not be evicted by the taint that its result removes.
 fn tolerations(policy: &Policy) -> Vec<Value> {
     let keys = policy.taints().map(|taint| taint.key.as_str()).chain(TOLERATED);
     keys.map(|key| json!({ "key": key, "operator": "Exists" }))
@@ -141,7 +142,7 @@ fn container(stamp: &Stamp, policy: &Policy) -> Value {
     container
 }
 
-/// A container of the user, with what the user did not say about its safety.
+/// Returns a container of the user, hardened where the user has not set anything.
 fn hardened(own: &RawObject) -> RawObject {
     let mut container = own.clone();
     container.entry("securityContext").or_insert_with(security_context);

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
-/// A condition. Its type is known to whoever asked for it.
+/// A condition. Its type is known to the caller.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SlimCondition {
     pub(crate) status: String,
@@ -14,7 +14,7 @@ pub(crate) struct SlimCondition {
     pub(crate) message: String,
 }
 
-/// A condition as it is read: it borrows from the answer, because most conditions are of no interest.
+/// A condition while it is parsed. It borrows from the answer, because most conditions are discarded.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawCondition<'a> {
@@ -52,7 +52,7 @@ pub(super) fn of_type<'de, D: Deserializer<'de>>(
     Ok(found)
 }
 
-/// Passes on one condition after the other.
+/// Passes each condition to `pass_on`.
 pub(super) fn each<'de, D, F>(deserializer: D, pass_on: F) -> Result<(), D::Error>
 where
     D: Deserializer<'de>,

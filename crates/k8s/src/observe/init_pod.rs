@@ -34,7 +34,7 @@ fn readiness<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SlimCo
 }
 
 impl SlimInitPod {
-    /// The pod, if it is on a node.
+    /// Returns the pod, if it is on a node.
     pub(crate) fn view(self) -> Option<InitPodView> {
         let Self { metadata, spec, status } = self;
         if spec.node_name.is_empty() {
@@ -60,7 +60,7 @@ fn owned((name, text): (&str, &str)) -> (String, String) {
     (name.to_owned(), text.to_owned())
 }
 
-/// The identifiers of the containers: others after every start.
+/// Returns the identifiers of the containers, which change with every start.
 fn containers(statuses: &[ContainerStatus]) -> String {
     let one = |status: &ContainerStatus| format!("{}#{}", status.container_id, status.restart_count);
     statuses.iter().map(one).collect::<Vec<_>>().join(" ")

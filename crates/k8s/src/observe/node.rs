@@ -38,7 +38,7 @@ struct NodeInfo {
     boot_id: String,
 }
 
-/// The conditions that matter. Nothing is kept of `Ready` but its status: the kubelet refreshes it all the time.
+/// The conditions that matter. Only the status of `Ready` is kept, because the kubelet updates the rest all the time.
 #[derive(Debug, Clone, Default)]
 struct Conditions {
     verified: Option<SlimCondition>,

@@ -1,4 +1,4 @@
-//! Worker pods: what was stamped on them, and how far they are.
+//! Worker pods: their stamp and their stage.
 
 use knr_core::action::worker_name;
 use knr_core::fault::waiting_failure;
@@ -12,9 +12,9 @@ use serde::{Deserialize, Deserializer};
 use super::condition::{SlimCondition, of_type};
 use super::{ContainerStatus, Meta, Terminated, Told};
 
-/// What a kubelet or a user says is cut to this many characters: it ends up in messages for people.
+/// Messages of a kubelet or a user are truncated to this many characters, because operators get to see them.
 const MAX_TOLD_CHARS: usize = 200;
-/// What the kernel says of a program for another architecture.
+/// The kernel's error for a program for another architecture.
 const EXEC_FORMAT_ERROR: &str = "exec format error";
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -48,8 +48,8 @@ fn scheduling<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SlimC
 }
 
 impl SlimWorker {
-    /// The worker, if this pod is one of ours: what bears our labels but no stamp, or another name than the stamp demands, is
-    /// somebody else's.
+    /// Returns the worker, if this pod is one. A pod with the labels of a worker but without a stamp, or with another
+    /// name than the stamp requires, belongs to somebody else.
     pub(crate) fn view(self) -> Option<WorkerView> {
         let (id, stamp) = self.identity()?;
         let host = Some(self.spec.node_name).filter(|name| !name.is_empty());
@@ -63,12 +63,12 @@ impl SlimWorker {
         })
     }
 
-    /// How far it is, whosever it is.
+    /// Returns the stage of the pod, whether it has a stamp or not.
     pub(crate) fn stage(&self) -> Stage {
         self.status.stage()
     }
 
-    /// Which worker it is.
+    /// Returns the identity of the worker.
     pub(crate) fn identity(&self) -> Option<(WorkerRef, Stamp)> {
         let stamp = self.stamp().filter(|stamp| worker_name(&stamp.node.uid) == self.metadata.name)?;
         let id = WorkerRef { name: self.metadata.name.clone(), uid: self.metadata.uid.as_str().into() };
@@ -93,7 +93,7 @@ impl SlimWorker {
     }
 }
 
-/// The word by which a purpose is stamped on a worker.
+/// Returns the word for a purpose in the stamp of a worker.
 pub(crate) const fn purpose_word(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Verify => "verify",
@@ -106,9 +106,9 @@ fn purpose(word: &str) -> Option<Purpose> {
 }
 
 impl Status {
-    /// How containers ended is known about a second before the phase of the pod follows, and only the phase says whether
-    /// the kubelet ended them, by an eviction for example. A report is believed at once: it is written at the end of the
-    /// checks. Of an exit code alone nobody knows what it is the end of.
+    /// The kubelet reports how containers ended about a second before it sets the phase of the pod, and only the phase
+    /// tells whether the kubelet itself ended them, for example by an eviction. A report is believed at once: it is
+    /// written at the end of the checks. An exit code alone does not tell who ended the container.
     fn stage(&self) -> Stage {
         let is_over = matches!(self.phase.as_str(), "Succeeded" | "Failed");
         if self.phase == "Failed" && !self.reason.is_empty() {
@@ -134,13 +134,13 @@ impl Status {
         }
     }
 
-    /// The reason of a failed pod says that not its containers decided.
+    /// A failed pod with a reason was not ended by its own containers.
     fn ended_from_outside(&self) -> Ending {
         match self.reason.as_str() {
             "DeadlineExceeded" => match self.waiting().filter(|why| waiting_failure(&why.reason).is_some()) {
                 Some(why) => Ending::CouldNotStart(why),
-                // The deadline counts from when the kubelet saw the pod, however late it was started. A worker that
-                // hangs is found to by whoever waits for it.
+                // The deadline counts from when the kubelet saw the pod, however late it was started, so it proves
+                // nothing. The rules detect a worker that hangs by their own timeout.
                 None => Ending::Killed("the deadline of its pod passed".to_owned()),
             },
             reason => Ending::Killed(waiting(reason, &self.message).to_string()),
@@ -155,7 +155,7 @@ impl Status {
         self.container_statuses.iter().flatten().find(|status| status.name == names::WORKER_CONTAINER)
     }
 
-    /// It has begun: checks of the user, which run first, are part of the run.
+    /// Returns whether the run has begun. The user's own checks, which run first, are part of it.
     fn is_running(&self) -> bool {
         let has_begun = |status: &ContainerStatus| {
             status.state.as_ref().is_some_and(|state| state.running.is_some() || state.terminated.is_some())
@@ -163,7 +163,7 @@ impl Status {
         self.init_containers().chain(self.worker()).any(has_begun)
     }
 
-    /// Why it is not running yet: what the kubelet says of a container, or the scheduler of the pod.
+    /// Returns why the pod is not running yet, as the kubelet reports for a container or the scheduler for the pod.
     fn waiting(&self) -> Option<Waiting> {
         let is_unusual =
             |told: &&Told| !matches!(told.reason.as_str(), "" | "ContainerCreating" | "PodInitializing");
@@ -192,9 +192,9 @@ fn has_reported(terminated: &Terminated) -> bool {
 fn ending(terminated: &Terminated) -> Ending {
     let Terminated { exit_code, reason, message } = terminated;
     match reason.as_str() {
-        // The kubelet lost sight of the container: how it ended is not known.
+        // The kubelet lost track of the container. It is unknown how it ended.
         "ContainerStatusUnknown" => Ending::Killed(waiting(reason, message).to_string()),
-        // What containerd and Docker say of a program that could not be executed at all.
+        // The reasons of containerd and Docker for a program that could not be executed at all.
         "StartError" | "ContainerCannotRun" => Ending::CouldNotStart(waiting(reason, message)),
         _ if *exit_code != 0 && is_of_another_architecture(message) => {
             Ending::CouldNotStart(waiting("ExecFormatError", last_line(message)))
@@ -203,8 +203,8 @@ fn ending(terminated: &Terminated) -> Ending {
     }
 }
 
-/// With some container runtimes a program for another architecture is started, and ends with one of several exit codes
-/// and these words in its log.
+/// Some container runtimes start a program for another architecture, which then ends with one of several exit codes and
+/// this error in its log.
 fn is_of_another_architecture(message: &str) -> bool {
     last_line(message).to_ascii_lowercase().contains(EXEC_FORMAT_ERROR) && Report::parse(message).is_none()
 }
@@ -213,7 +213,7 @@ fn last_line(message: &str) -> &str {
     message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// A check of the user that failed. Only its last line is kept, behind its name.
+/// Returns the ending of a user's own check that failed. Only its last line is kept, after its name.
 fn own_check(container: &ContainerStatus, how: &Terminated) -> Ending {
     match ending(how) {
         Ending::Exited { code, message } => {

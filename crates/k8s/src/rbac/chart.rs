@@ -1,4 +1,5 @@
-//! The rights in the Helm chart, made from the list of what is called: one role for each who, when and place.
+//! The permissions in the Helm chart, generated from the list of calls: one role for each `Who`, `When` and
+//! `Place`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,7 +37,7 @@ Every right, and nothing that is not asked for.
 {{- range $config.gates }}{{ $gates = concat $gates (.namespaces | default (list "kube-system")) | uniq }}{{ end }}
 "#;
 
-/// The name of the lease, as the template finds it.
+/// The name of the lease, as a template expression.
 const LEASE_NAME: &str = "{{ $config.leaderElection.leaseName | quote }}";
 
 fn template() -> String {
@@ -68,7 +69,7 @@ fn roles(who: Who) -> BTreeMap<(When, Place), Rules> {
     roles
 }
 
-/// A role for each namespace, where there can be several.
+/// Repeats a role for each namespace, where there can be several.
 fn everywhere(place: Place, role: String) -> String {
     match place {
         Place::Gates => format!("{{{{- range $namespace := $gates }}}}\n{role}{{{{- end }}}}\n"),
@@ -94,7 +95,7 @@ fn role(who: Who, when: When, place: Place, rules: &Rules) -> String {
     text
 }
 
-/// The variable of the template, and what accounts and roles are called after.
+/// Returns the template variable, which is also part of the names of service accounts and roles.
 fn word(who: Who) -> &'static str {
     match who {
         Who::Controller => "controller",
@@ -115,8 +116,8 @@ fn condition(when: When) -> Option<&'static str> {
     }
 }
 
-/// What follows the account in the name of a role. Places may be one and the same namespace, so they have names of
-/// their own.
+/// Returns the suffix of a role's name after the service account. Several places may be the same namespace, so each has
+/// its own suffix.
 fn suffix(when: When, place: Place) -> &'static str {
     match when {
         When::Always => match place {
@@ -153,7 +154,7 @@ fn file() -> PathBuf {
 #[test]
 fn the_rights_in_the_chart_are_up_to_date() {
     let text = template();
-    // `make generate` sets it.
+    // `make generate` sets this variable.
     if std::env::var_os("GENERATE").is_some() {
         return std::fs::write(file(), text).unwrap();
     }

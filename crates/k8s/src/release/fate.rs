@@ -1,4 +1,4 @@
-//! What becomes of nodes that are to be opened, and how it is told.
+//! The results of a release.
 
 use knr_core::config::Taint;
 use knr_core::ids::NodeName;
@@ -7,43 +7,43 @@ use super::Plan;
 use crate::api::Failed;
 use crate::calls::Call;
 
-/// What happens, told as it happens.
+/// A step of the release, reported as it happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// These pods are still there.
+    /// These pods still exist.
     Waiting(Vec<String>),
-    /// These pods do not go although they were told to, and are not waited for any longer.
+    /// These pods were deleted but do not go away, and are no longer waited for.
     Abandoned(Vec<String>),
     /// A worker was removed.
     WorkerRemoved(String),
-    /// What became of a node.
+    /// The result for a node.
     Node(NodeName, Fate),
 }
 
-/// What became of a node.
+/// The result for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// These taints are off.
+    /// These taints were removed.
     Opened(Vec<Taint>),
-    /// The node is not there any more.
+    /// The node no longer exists.
     Gone,
-    /// It is as it was.
+    /// The node is still closed.
     Closed(Closed),
 }
 
 /// A node that is still closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
-    /// Which one.
+    /// Its name.
     pub node: NodeName,
-    /// By what.
+    /// The taints of the gates that are still on it.
     pub taints: Vec<Taint>,
-    /// Why.
+    /// Why it is still closed.
     pub why: String,
 }
 
 impl Closed {
-    /// The command by which a person opens it.
+    /// Returns the command with which an operator can open it.
     #[must_use]
     pub fn by_hand(&self) -> String {
         let off: Vec<String> =
@@ -52,40 +52,40 @@ impl Closed {
     }
 }
 
-/// How it ended.
+/// How the release ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// All was done that could be done.
+    /// Everything that could be done was done.
     Released(Summary),
     /// It was a dry run: nothing was changed.
     Planned(Plan),
 }
 
-/// What came of it all.
+/// The result of a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many nodes were opened.
+    /// The number of nodes that were opened.
     pub opened: usize,
-    /// How many had no gate of ours to begin with.
+    /// The number of nodes that had no gate to begin with.
     pub without_gate: usize,
     /// Nodes that are still closed.
     pub closed: Vec<Closed>,
-    /// Workers that are still there, and why.
+    /// Workers that could not be removed, and why.
     pub workers_left: Vec<(String, String)>,
 }
 
-/// Why nothing more could be done.
+/// Why the release could not be finished.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// Somebody is there who would close again what is opened.
+    /// These pods still exist and would close nodes again.
     #[error("still there, and would close again what is opened: {}", .0.join(", "))]
     StillThere(Vec<String>),
-    /// The API server did not answer as it should.
+    /// A request failed.
     #[error("{}: {failed}", .call.describe())]
     Failed {
-        /// What was asked.
+        /// The request.
         call: Call,
-        /// What came of it.
+        /// Why it failed.
         failed: Failed,
     },
 }

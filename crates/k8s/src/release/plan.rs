@@ -1,25 +1,25 @@
-//! What a release would do, if it were no dry run.
+//! The plan of a release, for a dry run.
 
 use knr_core::config::Taint;
 use knr_core::ids::NodeName;
 
 use super::{Release, ReleaseError};
 
-/// What there is to do.
+/// What a release would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Pods that must be gone first.
     pub waits_for: Vec<String>,
-    /// Workers to be removed.
+    /// Workers to remove.
     pub workers: Vec<String>,
-    /// Nodes to be opened, and the taints to be taken off.
+    /// Nodes to open, and the taints to remove.
     pub nodes: Vec<(NodeName, Vec<Taint>)>,
-    /// How many nodes have no gate of ours.
+    /// The number of nodes that have no gate.
     pub without_gate: usize,
 }
 
 impl Release {
-    /// Looks, and changes nothing.
+    /// Determines the plan without any change.
     pub(super) async fn plan(&self) -> Result<Plan, ReleaseError> {
         let waits_for = self.running().await?.into_iter().map(|pod| pod.metadata.name).collect();
         let workers = self.workers().await?.into_iter().map(|worker| worker.name).collect();

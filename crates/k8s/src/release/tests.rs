@@ -93,7 +93,7 @@ async fn run_as(
     (ending, steps, server)
 }
 
-/// No pods, no workers, and then nodes.
+/// Answers with no pods and no workers, then with nodes.
 async fn open(
     answers: impl IntoIterator<Item = Answer>,
 ) -> (Result<Summary, ReleaseError>, Vec<Step>, FakeServer) {

@@ -1,7 +1,7 @@
 //! How the objects of each kind become facts.
 //!
-//! A new kind needs one implementation of [`Observed`], its name in [`Watch::connect_to`](super::Watch), and the two calls by
-//! which it is listed and watched.
+//! A new kind needs one implementation of [`Observed`], an arm in [`Watch::connect_to`](super::Watch), and the two
+//! calls that list and watch it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::api::{Target, encoded};
 use crate::calls::Call;
 use crate::observe::{Meta, SlimInitPod, SlimNode, SlimPool, SlimWorker};
 
-/// The beginning of a query for what a feed shows.
+/// Returns the beginning of a query for a feed.
 pub(super) fn query(feed: &Feed) -> String {
     let selector = match (feed.kind(), feed.selector()) {
         (Kind::Workers, _) => {
@@ -27,16 +27,16 @@ pub(super) fn query(feed: &Feed) -> String {
     selector.map_or(String::new(), |selector| format!("labelSelector={}&", encoded(&selector)))
 }
 
-/// Where it is asked for.
+/// Returns the target of a request for a feed.
 pub(super) fn target<'a>(feed: &'a Feed, query: &'a str) -> Target<'a> {
     Target { namespace: feed.namespace(), query, ..Target::default() }
 }
 
-/// What a watch has to know besides the event at hand.
+/// What a watch has to know in addition to the current event.
 #[derive(Debug)]
 pub(super) struct Memory {
     feed: Feed,
-    /// Pools are reported all at once.
+    /// All pools, because they are always reported together.
     pools: BTreeMap<String, PoolView>,
 }
 
@@ -54,15 +54,15 @@ impl Memory {
     }
 }
 
-/// An object that is watched.
+/// A kind of object that is watched.
 pub(super) trait Observed: DeserializeOwned + Clone + Send + 'static {
     type View: Send;
     const LIST: Call;
     const WATCH: Call;
-    /// The fact to report where the API server does not know the kind, if that is no trouble.
+    /// The fact to report if the API server does not know the kind, where that is not an error.
     const ABSENT: Option<fn() -> Fact> = None;
     fn meta(&self) -> &Meta;
-    /// What we see of it, if it concerns us.
+    /// Returns the object as the rules see it, if it is relevant.
     fn view(self) -> Option<Self::View>;
     fn all(views: Vec<Self::View>, version: Version, memory: &mut Memory) -> Fact;
     fn changed(self, memory: &mut Memory) -> Option<Fact>;

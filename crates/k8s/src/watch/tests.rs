@@ -36,7 +36,7 @@ fn follow(feed: Feed, answers: Vec<Answer>) -> Followed {
 
 impl Followed {
     async fn next(&mut self) -> String {
-        // Of virtual time, in which nothing can go on for ever.
+        // An hour of virtual time, so that no test waits indefinitely.
         let fact = timeout(Duration::from_hours(1), self.facts.recv()).await.expect("a fact within an hour");
         match fact.unwrap() {
             Fact::Nodes(views, version) => {
@@ -213,7 +213,7 @@ async fn after_silence_everything_is_listed_again() {
     assert_eq!(*followed.log.0.lock().unwrap(), ["nothing was heard for too long"]);
 }
 
-/// What is told when the server ends a watch in this way, and then lists everything at this version.
+/// Returns the facts when the server ends a watch in this way, and then lists everything at this version.
 async fn listed_after(end: Vec<Answer>, version: u32) -> Vec<String> {
     let began = Answer::Lines(vec![bookmark(7, true), event("MODIFIED", node("a", 8)), bookmark(9, false)]);
     let list = Answer::LinesThenSilence(vec![event("ADDED", node("a", 3)), bookmark(version, true)]);
@@ -228,7 +228,7 @@ async fn listed_after(end: Vec<Answer>, version: u32) -> Vec<String> {
     told
 }
 
-/// The ways in which a server can take a watch from a version that is yet to come.
+/// Returns the ways in which a server can handle a watch from a future version.
 fn from_the_future() -> Vec<Vec<Answer>> {
     let mut too_large = status(504);
     too_large["details"] =

@@ -1,4 +1,4 @@
-//! What the Helm chart repeats of the program: it must say the same.
+//! Tests that the Helm chart agrees with the program wherever it repeats it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ fn text_of(path: &str) -> String {
     fs::read_to_string(chart(path)).unwrap()
 }
 
-/// What the schema of the values must hold in its `$defs`: that of the configuration, its root as `Config`.
+/// The `$defs` that the schema of the values must contain: those of the configuration, with its root as `Config`.
 fn definitions() -> Value {
     let schema = Config::schema();
-    // These belong to a file.
+    // These keys belong to a schema file of its own.
     let is_of_file = |key: &String| ["$schema", "title", "$defs"].contains(&key.as_str());
     let root: Map<String, Value> = entries(&schema).filter(|(key, _)| !is_of_file(key)).collect();
     let config = ("Config".to_owned(), Value::Object(root));
@@ -52,7 +52,7 @@ fn program_image_and_chart_have_one_version() {
     }
 }
 
-/// All names of ours that a text spells out.
+/// All names of this project that a text contains.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && !"./-_".contains(c)).filter(|word| {
         ["node-ready/", "startup.k8s.io/", "node-role.kubernetes.io/", "NodeReady"]
@@ -71,7 +71,7 @@ fn names_in_the_chart_are_those_of_the_program() {
         for name in names_in(&text) {
             assert!(
                 ours.contains(&format!("{name:?}")),
-                "{}: nothing of ours is called {name}",
+                "{}: the program has no name {name}",
                 file.display()
             );
             count += 1;

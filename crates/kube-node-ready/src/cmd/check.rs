@@ -1,4 +1,4 @@
-//! `kube-node-ready check`: runs the checks on this machine, for a person.
+//! `kube-node-ready check`: runs the checks on this machine, for an operator.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) const FAINT: Style = Style::new().dimmed();
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Without a kubeconfig the checks that need the API server are skipped.\n\nExit codes: 0 no check \
-                        failed, 1 a check failed, 2 the configuration is wrong."
+                        failed, 1 a check failed, 2 the configuration is invalid."
 )]
 pub(crate) struct Args {
     /// Configuration file [default: the default configuration]
@@ -34,20 +34,20 @@ pub(crate) struct Args {
     /// Kubeconfig [default: the pod's service account, or what kubectl would use]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Name of the node this machine is: pods of other nodes are preferred
+    /// Name of this machine's node: pods on other nodes are preferred
     #[arg(long, env = names::NODE_NAME_VARIABLE, value_name = "NAME")]
     node: Option<String>,
-    /// How the result is printed
+    /// The format of the result
     #[arg(long, short, value_enum, default_value_t = Form::Table)]
     output: Form,
-    /// Tell of every try
+    /// Log every try
     #[arg(long, short)]
     verbose: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// A table for people
+    /// A table
     Table,
     /// The report of a worker
     Json,
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(if report.failures() == 0 { ExitCode::SUCCESS } else { exit::FAILED.into() })
 }
 
-/// A line for each check, a hint below each that failed, and the sum of it.
+/// A line for each check, a hint below each that failed, and a summary.
 pub(super) fn table(report: &Report) -> String {
     let width =
         report.checks.iter().map(|check| check.name.len()).chain(["CHECK".len()]).max().unwrap_or_default();

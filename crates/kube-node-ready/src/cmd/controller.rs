@@ -19,23 +19,23 @@ const FALLBACK_NAMESPACE: &str = "kube-system";
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Environment variables of docs/config.md go before the file.\n\nExit codes: 0 it was told to stop and did, 1 \
-                        something failed, 2 the configuration is wrong, 3 a permission is missing."
+    after_help = "The environment variables in docs/config.md override the file.\n\nExit codes: 0 clean shutdown, 1 something \
+                        failed, 2 the configuration is invalid, 3 a permission is missing."
 )]
 pub(crate) struct Args {
-    /// Configuration file; a change of it is taken up without a restart
+    /// Configuration file; changes take effect without a restart
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Kubeconfig, to run outside a cluster [default: the pod's service account, or what kubectl would use]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Say what would be done, and do nothing: not even take the lease
+    /// Report what would be done, and do nothing, not even take the lease
     #[arg(long)]
     dry_run: bool,
-    /// Namespace of the controller: of its lease and its ledger [default: that of the pod, or kube-system]
+    /// Namespace of the controller, of its lease and of its ledger [default: that of the pod, or kube-system]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// How this replica calls itself in the lease and in events [default: the name of the machine]
+    /// Name of this replica in the lease and in events [default: the host name]
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
 }
@@ -74,13 +74,13 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     controller::run(settings, stop).await
 }
 
-/// The taints by which a node is ours, for people who wonder why theirs is left alone.
+/// The taints that make a node managed, for operators who wonder why a node is left alone.
 pub(super) fn gate(config: &Config) -> String {
     let taints: Vec<String> = config.node_management.taints.iter().map(ToString::to_string).collect();
     taints.join(", ")
 }
 
-/// The namespace of the pod we are in.
+/// Returns the namespace of this pod, or the fallback outside a pod.
 pub(super) fn own_namespace() -> String {
     let text = std::fs::read_to_string(SERVICE_ACCOUNT_NAMESPACE).unwrap_or_default();
     match text.trim() {
@@ -97,7 +97,7 @@ fn machine() -> String {
     }
 }
 
-/// A pod may be started again under the same name; to the lease that is somebody else.
+/// Makes a name unique. A pod may be restarted under the same name; to the lease it is a different holder.
 fn unique(name: &str) -> String {
     format!("{name}_{:08x}", RandomState::new().build_hasher().finish() >> 32)
 }

@@ -1,4 +1,4 @@
-//! `kube-node-ready daemonset`: looks after the node it is on.
+//! `kube-node-ready daemonset`: manages the node it runs on.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,28 +21,28 @@ use crate::version;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Environment variables of docs/config.md go before the file. A command line that begins with a flag is \
-                        one of this subcommand: `kube-node-ready --dry-run`.\n\nExit codes: 0 it was told to stop and did, \
-                        or no check failed in a dry run, 1 something failed, 2 the configuration is wrong, 3 a permission is \
+    after_help = "The environment variables in docs/config.md override the file. A command line that begins with a flag \
+                        is one of this subcommand: `kube-node-ready --dry-run`.\n\nExit codes: 0 clean shutdown, or no \
+                        check failed in a dry run, 1 something failed, 2 the configuration is invalid, 3 a permission is \
                         missing."
 )]
 pub(crate) struct Args {
     /// Configuration file [default: the default configuration]
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Name of the node we are on
+    /// Name of the node that this runs on
     #[arg(long, env = names::NODE_NAME_VARIABLE, value_name = "NAME")]
     node: Option<String>,
-    /// Stay when the node is verified, and close it again if the checks fail too often in a row
+    /// Keep running when the node is verified, and close it again if the checks fail too often in a row
     #[arg(long)]
     monitor: bool,
-    /// How often the checks are run on a verified node, a tenth more or less
+    /// How often the checks run on a verified node, give or take a tenth
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     monitor_interval: Duration,
-    /// Failed runs in a row after which a verified node is closed
+    /// Consecutive failed runs after which a verified node is closed
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     monitor_failures: u32,
-    /// Run all checks once, say what would be done, and change nothing
+    /// Run all checks once, report what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Kubeconfig, to run outside a cluster [default: the pod's service account, or what kubectl would use]
@@ -51,13 +51,13 @@ pub(crate) struct Args {
     /// Namespace of the pod [default: that of the service account, or kube-system]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// How this pod calls itself in events [default: the name of the node]
+    /// Name of this pod in events [default: the name of the node]
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
-    /// What is logged [default: what the configuration says]
+    /// The lowest level that is logged [default: that of the configuration]
     #[arg(long, value_enum, value_name = "LEVEL")]
     log_level: Option<LogLevel>,
-    /// How it is logged [default: what the configuration says; for people on a terminal]
+    /// The format of the log [default: that of the configuration; console on a terminal]
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: Option<Format>,
 }
@@ -72,9 +72,9 @@ enum LogLevel {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One object a line
+    /// One object per line
     Json,
-    /// For people
+    /// Readable text
     Console,
 }
 
@@ -98,7 +98,7 @@ impl From<Format> for LogFormat {
     }
 }
 
-/// Looks after the node we are on.
+/// Manages the node that this process runs on.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Loaded { config, format, .. } = Overrides::from_environment().load(args.config.as_deref())?;
     refuse_commands(&config)?;
@@ -147,7 +147,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// A gate that is opened by less than was asked for is none.
+/// Refuses a worker command, which a `DaemonSet` pod cannot run: the gate would open although less was checked than was
+/// asked for.
 fn refuse_commands(config: &Config) -> Result<()> {
     if config.worker.command.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `kube-node-ready doctor`: tries an installation on its cluster.
+//! `kube-node-ready doctor`: tests an installation on its cluster.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -19,35 +19,35 @@ use super::{Overrides, controller, kubeconfig_of};
 use crate::telemetry::{self, Output};
 use crate::{exit, shutdown};
 
-/// What takes longer is worth a word.
+/// A step that takes longer shows its progress.
 const LONG: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// Nobody waits longer, and no clock is too short for it.
+/// The longest timeout: nobody waits longer, and no deadline overflows.
 const LONGEST: Duration = Duration::from_hours(24);
-/// The longest name of a step.
+/// The width of the longest step name.
 const WIDTH: usize = "configuration".len();
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A worker is tried on one node and removed again; no node changes. Environment variables of docs/config.md \
-                        go before the file.\n\nExit codes: 0 all is well, 1 something is not, 2 the configuration is wrong, \
-                        3 the doctor's own account lacks a permission."
+    after_help = "A worker runs on one node and is removed again; no node changes. The environment variables in \
+                        docs/config.md override the file.\n\nExit codes: 0 everything works, 1 something does not, 2 the \
+                        configuration is invalid, 3 the doctor's own service account lacks a permission."
 )]
 pub(crate) struct Args {
     /// Configuration file of the installation
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How it is installed
+    /// The mode of the installation
     #[arg(long, value_enum, default_value_t = Kind::Controller)]
     mode: Kind,
-    /// Service account of what is installed
+    /// Service account of the installation
     #[arg(long, value_name = "NAME")]
     account: String,
     /// Labels of its pods
     #[arg(long, value_name = "LABELS")]
     selector: Selector,
-    /// Node on which a worker is tried [default: one that is Ready, if possible verified]
+    /// Node on which a worker runs [default: one that is Ready, if possible verified]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Kubeconfig [default: the pod's service account, or what kubectl would use]
@@ -56,13 +56,13 @@ pub(crate) struct Args {
     /// Namespace of the installation [default: that of the pod, or kube-system]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// How long it may take in all
+    /// Timeout for everything together
     #[arg(long, value_name = "DURATION", default_value = "180s", value_parser = duration)]
     timeout: Duration,
-    /// How the findings are printed
+    /// The format of the findings
     #[arg(long, short, value_enum, default_value_t = Form::Table)]
     output: Form,
-    /// Pod in which this runs: the worker is gone at the latest when that is
+    /// Pod in which this runs; the worker is garbage-collected with it
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pod_name: Option<String>,
     /// UID of that pod
@@ -80,7 +80,7 @@ enum Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// A line for each finding, for people
+    /// A line for each finding
     Table,
     /// One object with all findings
     Json,
@@ -96,7 +96,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Tries an installation and prints what was found.
+/// Tests an installation and prints the findings.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Args { config, mode, account, selector, node, kubeconfig, namespace, .. } = args;
     let loaded = Overrides::from_environment().load(config.as_deref())?;
@@ -139,7 +139,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { exit::FAILED.into() })
 }
 
-/// Who may not look finds nothing.
+/// Reports the permissions that the doctor itself lacks; without them its findings would be meaningless.
 async fn unable(doctor: &Doctor) -> Result<Option<ExitCode>> {
     let missing = match doctor.lacks().await {
         Ok(missing) => missing,
@@ -155,7 +155,7 @@ async fn unable(doctor: &Doctor) -> Result<Option<ExitCode>> {
     Ok((!missing.is_empty()).then(|| exit::FORBIDDEN.into()))
 }
 
-/// On a terminal says what is going on, if it takes long.
+/// Shows the progress of a slow step on a terminal.
 async fn with_progress(name: &str, step: impl Future<Output = Finding>) -> Finding {
     let is_watched = std::io::stderr().is_terminal();
     let began = Instant::now();
@@ -172,7 +172,7 @@ async fn with_progress(name: &str, step: impl Future<Output = Finding>) -> Findi
             _ = ticks.tick(), if is_watched => {
                 let seconds = began.elapsed().as_secs();
                 anstream::eprint!("\r\u{1b}[K{name:WIDTH$}  {FAINT}.. {seconds} s{FAINT:#}");
-                // A line without an end is kept back otherwise.
+                // Without a newline, the line would stay in the buffer.
                 let _ = std::io::stderr().flush();
             }
         }
@@ -186,7 +186,7 @@ fn tell(form: Form, finding: Option<&Finding>) {
     }
 }
 
-/// A finding, and below it what belongs to it.
+/// A finding, with its details below it.
 fn line(finding: &Finding) -> String {
     let (style, word) = if finding.is_ok() { (GOOD, "ok") } else { (BAD, "FAILED") };
     let mut text = format!("{:WIDTH$}  {style}{word:6}{style:#}  {}\n", finding.name, finding.detail);
@@ -200,7 +200,7 @@ fn line(finding: &Finding) -> String {
     text
 }
 
-/// The checks of the worker, and the sum of it.
+/// The checks of the worker, and a summary.
 fn end(findings: &[Finding]) -> String {
     let mut text = String::new();
     for report in findings.iter().filter_map(|finding| finding.report.as_ref()) {

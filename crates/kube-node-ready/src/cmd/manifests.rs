@@ -18,16 +18,16 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Service accounts, roles and bindings, made from the list of everything that is ever called
+    /// Service accounts, roles and bindings, generated from the list of all requests that are ever sent
     Rbac(Rbac),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 the objects were printed, 1 something failed, 2 the configuration is wrong."
+    after_help = "Exit codes: 0 the objects were printed, 1 something failed, 2 the configuration is invalid."
 )]
 struct Rbac {
-    /// Configuration file: what is switched off in it needs no permission
+    /// Configuration file: features that it disables need no permissions
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Namespace of the controller

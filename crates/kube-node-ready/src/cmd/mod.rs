@@ -34,17 +34,17 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the nodes of a cluster, have new ones verified, and open those that are fit.
+    /// Watch the nodes of a cluster, verify new ones, and open those that pass.
     Controller(controller::Args),
-    /// Look after the node we are on without a controller: check it, open it, and stay with it if told to.
+    /// Manage the node that this runs on without a controller: check it, open it, and optionally monitor it.
     Daemonset(daemonset::Args),
-    /// Run the checks on this node and report: what the controller starts in a pod on each new node.
+    /// Run the checks on this node and report the result; the controller starts this in a pod on each new node.
     Worker(worker::Args),
-    /// Run the checks on this machine, for a person.
+    /// Run the checks on this machine by hand.
     Check(check::Args),
-    /// Try an installation on its cluster and leave nothing behind: what `helm test` runs.
+    /// Test an installation on its cluster and leave nothing behind; `helm test` runs this.
     Doctor(doctor::Args),
-    /// Open all gates on all nodes, for good: what `helm uninstall` runs.
+    /// Open all gates on all nodes permanently; `helm uninstall` runs this.
     Release(release::Args),
     /// Print Kubernetes objects that an installation needs.
     Manifests(manifests::Args),
@@ -63,47 +63,47 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// What goes before the configuration file: the environment, and then the command line.
+/// Settings that override the configuration file: the environment, and the command line, which overrides both.
 #[derive(Debug, Clone)]
 pub(crate) struct Overrides {
     environment: BTreeMap<String, String>,
     demands: fn(&mut Config),
 }
 
-/// A configuration, and where it came from.
+/// A configuration and its origin.
 #[derive(Debug)]
 struct Loaded {
     config: Config,
-    /// The file and what it held, if there is one.
+    /// The file and its content, if there is one.
     file: Option<(PathBuf, String)>,
-    /// How to log, if anybody has said so.
+    /// The log format, if the file or the environment sets it.
     format: Option<LogFormat>,
 }
 
 impl Overrides {
-    /// The environment of this process alone.
+    /// Only the environment of this process.
     fn from_environment() -> Self {
         Self::of(environment())
     }
 
-    /// These variables alone.
+    /// Only these variables.
     pub(crate) fn of(environment: BTreeMap<String, String>) -> Self {
         Self { environment, demands: |_| {} }
     }
 
-    /// With what the command line demands.
+    /// Adds the demands of the command line.
     pub(crate) fn and(self, demands: fn(&mut Config)) -> Self {
         Self { demands, ..self }
     }
 
-    /// What holds if a file says this.
+    /// Applies the overrides to the configuration of a file.
     pub(crate) fn apply(&self, file: Config) -> Result<Config, Problems> {
         let mut config = Config::from_environment(file, &self.environment)?;
         (self.demands)(&mut config);
         Ok(config)
     }
 
-    /// Reads a configuration file; without one there are the defaults.
+    /// Reads a configuration file; without one, the defaults apply.
     fn load(&self, path: Option<&Path>) -> Result<Loaded> {
         let (config, file) = match path {
             None => (Config::default(), None),
@@ -123,30 +123,30 @@ impl Overrides {
         Ok(Loaded { format: says_how.then_some(config.logging.format), config, file })
     }
 
-    /// A variable that is set and not empty.
+    /// The value of a variable that is set and not empty.
     fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 }
 
-/// What the flag `--dry-run` demands of a configuration.
+/// The demand that the flag `--dry-run` makes on a configuration.
 fn demands_of(dry_run: bool) -> fn(&mut Config) {
     if dry_run { |config| config.reconciliation.dry_run = true } else { |_| {} }
 }
 
-/// The kubeconfig that the command line gives, or else the configuration.
+/// The kubeconfig of the command line, or else of the configuration.
 fn kubeconfig_of(given: Option<PathBuf>, config: &Config) -> Option<PathBuf> {
     let named = &config.kubernetes.kubeconfig;
     given.or_else(|| (!named.is_empty()).then(|| named.into()))
 }
 
-/// Whether a configuration says how to log. If it does not, a terminal gets what people can read.
+/// Returns true if a configuration sets the log format. If it does not, a terminal gets lines for people.
 fn says_format(text: &str) -> bool {
     let tree = serde_saphyr::from_str::<serde_json::Value>(text).unwrap_or_default();
     tree.pointer("/logging/format").is_some()
 }
 
-/// The environment, without what is no text.
+/// The environment, without variables that are not valid UTF-8.
 fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -190,7 +190,7 @@ mod tests {
         std::fs::read_to_string(root.join(path)).unwrap()
     }
 
-    /// Prose has a space after its `#`, a key has none.
+    /// Uncomments keys: prose has a space after its `#`, a key has none.
     fn with_comments_taken_off(text: &str) -> String {
         let uncommented = |line: &str| match line.split_once('#') {
             Some((margin, key)) if margin.trim().is_empty() && !key.starts_with(' ') => {
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// All keys that a schema knows, at any depth.
+    /// All keys of a schema, at any depth.
     fn keys(schema: &serde_json::Value) -> Vec<&str> {
         let below = match schema {
             serde_json::Value::Object(map) => map.values().flat_map(keys).collect(),

@@ -1,4 +1,4 @@
-//! `docs/cli.md`, made from what the command line says of itself.
+//! Generates `docs/cli.md` from the help texts of the command line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,10 +15,10 @@ const INTRODUCTION: &str = "# Command line
 
 <!-- Generated from the help texts of the program. Run `make generate` after a change there. -->
 
-One program, one image. What it does, and with which rights, depends on the subcommand.
+There is one program and one image. What it does, and which permissions it needs, depends on the subcommand.
 ";
 
-/// As wide as what a pipe gets.
+/// The width of help texts that go to a pipe.
 const WIDTH: usize = 100;
 
 fn reference() -> String {
@@ -31,12 +31,12 @@ fn reference() -> String {
     text
 }
 
-/// What the variables hold where this is written is nobody's business.
+/// Hides the values of environment variables, which depend on the machine that generates the page.
 fn without_values(command: Command) -> Command {
     command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(without_values)
 }
 
-/// A command and all below it, each with what `--help` prints.
+/// Describes a command and all commands below it by their `--help` output.
 fn describe(root: &Command, command: &Command, text: &mut String) {
     let name = full_name(command);
     let words = name.split(' ').chain(["--help"]);
@@ -56,24 +56,24 @@ fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
 
 fn exit_codes(text: &mut String) {
     let meanings = [
-        (0, "It was done. The controller was told to stop and did; no check failed."),
-        (exit::FAILED, "Something failed. A check failed; the controller was told to stop a second time."),
+        (0, "Success: a clean shutdown of the controller, or no check failed."),
+        (
+            exit::FAILED,
+            "Failure: a check failed, or the controller got a second signal while it was shutting down.",
+        ),
         (
             exit::BAD_INPUT,
-            "The configuration or the command line is wrong. A worker could not run its checks.",
+            "The configuration or the command line is invalid, or a worker could not run its checks.",
         ),
-        (
-            exit::FORBIDDEN,
-            "The API server does not let the program do what it must. It names every permission that is missing.",
-        ),
+        (exit::FORBIDDEN, "Permissions are missing. The program names each of them."),
     ];
     text.push_str("\n## Exit codes\n\n| Code | Meaning |\n| --- | --- |\n");
     for (code, meaning) in meanings {
         let _ = writeln!(text, "| {code} | {meaning} |");
     }
     text.push_str(
-        "\nSIGTERM and SIGINT ask for an orderly end: the controller finishes the writes that it has begun and gives its lease back. \
-         A second one\nends it at once.\n",
+        "\nOn SIGTERM or SIGINT the controller shuts down cleanly: it finishes the writes that it has begun and releases its lease. \
+         A second signal\nends it at once.\n",
     );
 }
 
@@ -85,10 +85,10 @@ fn environment(root: &Command, text: &mut String) {
         let _ = writeln!(text, "| `{variable}` | {} |", uses.join(", "));
     }
     for (variable, meaning) in [
-        (names::CHECKS_VARIABLE, "What a worker checks, as JSON: the controller hands it over in this way"),
-        ("KUBECONFIG", "Where the kubeconfig is, as for kubectl, if nothing else says so"),
-        ("NO_COLOR", "No colours, also on a terminal"),
-        ("CLICOLOR_FORCE", "Colours, also where there is no terminal"),
+        (names::CHECKS_VARIABLE, "What a worker checks, as JSON; set by the controller"),
+        ("KUBECONFIG", "Path of the kubeconfig, as for kubectl, if it is not set elsewhere"),
+        ("NO_COLOR", "No colours, even on a terminal"),
+        ("CLICOLOR_FORCE", "Colours, even without a terminal"),
     ] {
         let _ = writeln!(text, "| `{variable}` | {meaning} |");
     }
@@ -100,7 +100,7 @@ fn environment(root: &Command, text: &mut String) {
     );
 }
 
-/// Which flags each variable stands for.
+/// Collects the flags that each variable sets.
 fn collect(command: &Command, flags: &mut BTreeMap<String, Vec<String>>) {
     for arg in command.get_arguments() {
         if let (Some(variable), Some(flag)) = (arg.get_env(), arg.get_long()) {

@@ -1,4 +1,4 @@
-//! `kube-node-ready release`: opens all our gates, when everything is uninstalled.
+//! `kube-node-ready release`: opens all gates of this installation, when it is uninstalled.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -23,34 +23,34 @@ use crate::telemetry::{self, Output};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "No node is verified by this: its label stays as it is, and its condition says that it was opened without a \
-                        verdict. Taints of others are not touched. It may be run any number of times. With \
-                        reconciliation.dryRun it is a dry run too. Environment variables of docs/config.md go before the \
-                        file.\n\nExit codes: 0 all our gates are open, or it was a dry run, 1 something failed, 2 \
-                        the configuration is wrong, 3 a permission is missing."
+    after_help = "This does not verify nodes: their labels stay as they are, and their conditions report that they were opened \
+                        without a verdict. Other taints are not touched. It is safe to run this more than once. With \
+                        reconciliation.dryRun it is a dry run as well. The environment variables in docs/config.md override \
+                        the file.\n\nExit codes: 0 all gates of the configuration are open, or it was a dry run, 1 \
+                        something failed, 2 the configuration is invalid, 3 a permission is missing."
 )]
 pub(crate) struct Args {
-    /// Configuration file: the gates are those that it names
+    /// Configuration file, which names the gates
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Labels of the pods that must be gone first, because they would close again what is opened
+    /// Labels of the pods that must be gone first, because they would close the nodes again
     #[arg(long, value_name = "LABELS")]
     selector: Selector,
     /// Kubeconfig [default: the pod's service account, or what kubectl would use]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Say what would be done, and change nothing
+    /// Report what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Namespace of those pods [default: that of this pod, or kube-system]
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// How long it may take in all
+    /// Timeout for everything together
     #[arg(long, value_name = "DURATION", default_value = "240s", value_parser = duration)]
     timeout: Duration,
 }
 
-/// Opens all gates and prints what became of each node.
+/// Opens all gates and prints the outcome for each node.
 pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let Args { config, selector, kubeconfig, dry_run, namespace, timeout } = args;
     let deadline = Instant::now() + timeout;
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(if is_done { ExitCode::SUCCESS } else { exit::FAILED.into() })
 }
 
-/// Whether we may do all that we are going to do. Says what is missing, all at once.
+/// Returns true if this process has all permissions that it is going to need. Prints all missing ones at once.
 async fn is_allowed(release: &Release) -> Result<bool> {
     let Release { api, config, .. } = release;
     let limit = config.kubernetes.request_timeout();
@@ -102,7 +102,8 @@ async fn is_allowed(release: &Release) -> Result<bool> {
     Ok(missing.is_empty())
 }
 
-/// What a person does who cannot make this work. One taint at a time: kubectl changes no node that lacks one of several.
+/// Commands for an operator, for when the release does not succeed. One taint each: given several, kubectl does not
+/// change a node that lacks one of them.
 fn advice(config: &Config) -> String {
     let startup = config.gates.iter().map(|gate| &gate.taint);
     let taints = config.node_management.taints.iter().chain(startup);
@@ -110,11 +111,11 @@ fn advice(config: &Config) -> String {
     format!("not all gates are open; run this again, or open them by hand:{}", off.collect::<String>())
 }
 
-/// What happened, in a line.
+/// A step, as one line.
 fn line(step: &Step) -> String {
     match step {
         Step::Waiting(pods) => {
-            format!("{FAINT}waiting until nobody closes nodes any more: {}{FAINT:#}\n", pods.join(", "))
+            format!("{FAINT}waiting for the pods that close nodes to go: {}{FAINT:#}\n", pods.join(", "))
         }
         Step::Abandoned(pods) => {
             format!("{FAINT}waiting no longer, their node does not answer: {}{FAINT:#}\n", pods.join(", "))
@@ -130,7 +131,7 @@ fn line(step: &Step) -> String {
     }
 }
 
-/// What would be done.
+/// The plan of a dry run, as text.
 fn planned(plan: &Plan) -> String {
     let Plan { waits_for, workers, nodes, without_gate } = plan;
     let mut text = "this is a dry run, nothing was changed\n".to_owned();
@@ -144,7 +145,7 @@ fn planned(plan: &Plan) -> String {
         let _ = writeln!(text, "would open  {node}  without {}", keys(taints));
     }
     let word = if nodes.len() == 1 { "node" } else { "nodes" };
-    let _ = writeln!(text, "would open {} {word}, {without_gate} have no gate of ours", nodes.len());
+    let _ = writeln!(text, "would open {} {word}, {without_gate} have no gate", nodes.len());
     text
 }
 
@@ -152,11 +153,11 @@ fn keys(taints: &[Taint]) -> String {
     taints.iter().map(|taint| taint.key.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The sum of it, and what is left for a person to do.
+/// A summary, and the commands left for an operator to run.
 fn end(summary: &Summary, workers: &str) -> String {
     let Summary { opened, without_gate, closed, workers_left } = summary;
     let nodes = if *opened == 1 { "node" } else { "nodes" };
-    let mut text = format!("opened {opened} {nodes}, {without_gate} had no gate of ours\n");
+    let mut text = format!("opened {opened} {nodes}, {without_gate} had no gate\n");
     if !closed.is_empty() {
         let _ = writeln!(text, "{BAD}{} could not be opened{BAD:#}; by hand:", closed.len());
     }
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_dry_run_says_what_would_be_done() {
-        let nothing = "this is a dry run, nothing was changed\nwould open 0 nodes, 0 have no gate of ours\n";
+        let nothing = "this is a dry run, nothing was changed\nwould open 0 nodes, 0 have no gate\n";
         assert_eq!(planned(&Plan::default()), nothing);
         let plan = Plan {
             waits_for: vec!["a".to_owned(), "b".to_owned()],
@@ -215,18 +216,18 @@ mod tests {
                         would wait until these pods are gone: a, b\n\
                         would remove the worker node-ready-worker-1\n\
                         would open  n1  without node-ready/unverified\n\
-                        would open 1 node, 12 have no gate of ours\n";
+                        would open 1 node, 12 have no gate\n";
         assert_eq!(planned(&plan), expected);
     }
 
     #[test]
     fn the_end_says_what_is_left_to_do() {
         let summary = Summary { opened: 3, without_gate: 12, ..Summary::default() };
-        assert_eq!(end(&summary, "w"), "opened 3 nodes, 12 had no gate of ours\n");
+        assert_eq!(end(&summary, "w"), "opened 3 nodes, 12 had no gate\n");
         let closed = vec![Closed { node: "n1".into(), taints: taints(), why: "no".into() }];
         let workers_left = vec![("node-ready-worker-1".to_owned(), "no".to_owned())];
         let summary = Summary { opened: 1, closed, workers_left, ..Summary::default() };
-        let expected = "opened 1 node, 0 had no gate of ours\n\
+        let expected = "opened 1 node, 0 had no gate\n\
                         1 could not be opened; by hand:\n\
                         \x20 kubectl taint node n1 node-ready/unverified:NoSchedule-\n\
                         1 workers could not be removed; by hand:\n\

@@ -15,21 +15,21 @@ use super::{Loaded, Overrides};
 use crate::telemetry::{self, Output};
 use crate::{exit, shutdown};
 
-/// Where a container leaves its last words, unless its pod says otherwise.
+/// The default `terminationMessagePath` of a container.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The checks are what KUBE_NODE_READY_CHECKS says; without it the configuration file and the \
-                        environment variables of docs/config.md.\n\nExit codes: 0 all checks passed, 1 a check failed, \
+    after_help = "KUBE_NODE_READY_CHECKS says which checks to run; without it, the configuration file and the \
+                        environment variables in docs/config.md do.\n\nExit codes: 0 all checks passed, 1 a check failed, \
                         2 the checks could not be run."
 )]
 pub(crate) struct Args {
     /// Configuration file [default: the default configuration]
     #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Name of the node we are on: pods of other nodes are preferred
+    /// Name of the node that this runs on: pods on other nodes are preferred
     #[arg(long, env = names::NODE_NAME_VARIABLE, value_name = "NAME")]
     node: Option<String>,
     /// Where the report is written [default: /dev/termination-log if it exists]
@@ -53,14 +53,14 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     Ok(code.into())
 }
 
-/// Reads what is to be checked, and begins to log.
+/// Reads the check plan and starts logging.
 fn prepare(config: Option<&Path>) -> Result<CheckPlan> {
     let Prepared { plan, level, format } = read(config, &Overrides::from_environment())?;
     telemetry::init(level, format, Output::Stdout)?;
     Ok(plan)
 }
 
-/// What is to be checked, and how to log about it.
+/// The check plan, and how to log.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) plan: CheckPlan,
@@ -68,7 +68,7 @@ pub(super) struct Prepared {
     format: Option<LogFormat>,
 }
 
-/// What the controller handed over, or else what the file and the environment say.
+/// Reads the check plan that the controller passed, or else that of the file and the environment.
 pub(super) fn read(config: Option<&Path>, overrides: &Overrides) -> Result<Prepared> {
     let Loaded { config, format, .. } = overrides.load(config)?;
     let plan = match overrides.variable(names::CHECKS_VARIABLE) {
@@ -100,7 +100,7 @@ fn could_not_run(error: String) -> (Report, u8) {
     (Report { error: Some(error), ..Report::default() }, exit::BAD_INPUT)
 }
 
-/// Leaves the report where it was asked for, or where the kubelet looks if this is a container.
+/// Writes the report to the given path, or else to where the kubelet reads it, if this is a container.
 fn leave(report: &str, path: Option<&Path>) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).truncate(true);

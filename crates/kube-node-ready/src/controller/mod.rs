@@ -1,4 +1,4 @@
-//! The controller: watches, rules and writers put together.
+//! The controller: watches, rules and writers, wired together.
 //!
 //! ```text
 //!   watches --facts--> driver --orders--> writers --> API server
@@ -7,11 +7,9 @@
 //! ```
 
 mod driver;
-mod queue;
 mod readers;
 mod recorder;
 mod reload;
-mod schedule;
 #[cfg(test)]
 mod testing;
 mod watches;
@@ -46,22 +44,22 @@ use reload::{Permits, Reload};
 use watches::Watches;
 use writers::Writers;
 
-/// Facts that may wait for the loop. Beyond that watches wait, and with them the API server.
+/// Facts that may wait for the loop. Beyond that the watches block, and with them the API server.
 const FACTS: usize = 1024;
-/// The loop must turn this often.
+/// The loop counts as stuck if it does not run for this long.
 const LOOP_STANDS_STILL: Duration = Duration::from_mins(1);
 const FAR_FUTURE: Duration = Duration::from_hours(24 * 365 * 30);
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What a controller is started with.
+/// The settings that a controller is started with.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// The file the configuration came from, and what it held.
+    /// The file that the configuration came from, and its content.
     pub(crate) file: Option<(PathBuf, String)>,
-    /// What goes before the file.
+    /// Settings that override the file.
     pub(crate) overrides: Overrides,
     pub(crate) namespace: String,
-    /// How this replica calls itself. No other may ever have the same name.
+    /// The identity of this replica. No other replica may ever have the same one.
     pub(crate) identity: String,
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) lead: Lead,
@@ -75,7 +73,7 @@ pub(crate) enum Lead {
     ByLease,
     /// At once: it is the only one.
     Alone,
-    /// At once: it never writes, so it takes nothing away from one that does.
+    /// At once: it never writes, so it does not interfere with a replica that does.
     LookingOn,
 }
 
@@ -88,7 +86,7 @@ impl Lead {
     }
 }
 
-/// Asks which permissions a changed configuration lacks.
+/// Returns a function that asks which permissions a changed configuration lacks.
 fn permits(api: &Api, lead: Lead) -> Permits {
     let api = api.clone();
     Box::new(move |config: Arc<Config>| {
@@ -99,13 +97,13 @@ fn permits(api: &Api, lead: Lead) -> Permits {
     })
 }
 
-/// Runs until it is told to stop.
+/// Runs until the stop signal.
 pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
     let Settings { config, file, overrides, namespace, identity, kubeconfig, lead, telemetry } = settings;
     let config = Arc::new(config);
     let (health, metrics) = (Health::new(), Arc::new(Metrics::new(config.metrics.per_node)));
     health.not_ready("starting");
-    // Until the very end: whoever asks meanwhile is told that we are stopping.
+    // The servers run until the very end, so that a probe during shutdown is answered with `stopping`.
     let over = CancellationToken::new();
     let servers = serve(&config, metrics.clone(), &health, &over).await?;
     let agent = format!("kube-node-ready/{} ({identity})", knr_core::VERSION);
@@ -121,11 +119,13 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
         let set_level = Box::new(move |config: &Config| telemetry.set_level(config.logging.level));
         let metrics = Arc::clone(&metrics);
         let permits = permits(&api, lead);
-        tokio::spawn(Reload { path, text, overrides, config: edits, metrics, set_level, permits }.run());
+        let warned = String::new();
+        let reload = Reload { path, text, overrides, config: edits, metrics, set_level, permits, warned };
+        tokio::spawn(reload.run());
     }
     let (leadership, elected) = match lead {
         Lead::ByLease => elect(&api, &config, &identity, &stop),
-        Lead::Alone | Lead::LookingOn => (for_ever(), None),
+        Lead::Alone | Lead::LookingOn => (permanent(), None),
     };
     let drained =
         drive(Parts { api, config, health, metrics, identity, leadership, changed }, stop.clone()).await;
@@ -135,7 +135,7 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
                 tracing::warn!(%error, "the lease was not given back; others wait until it has expired");
             }
         }
-        // What may still be carried out must not meet another leader.
+        // A write that may still be carried out must not race with another leader.
         (Drained::NotAll, Some(_)) => tracing::warn!("the lease is kept until it expires"),
         (Drained::All | Drained::NotAll, None) => {}
     }
@@ -147,7 +147,8 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the API server whether we may do what we are going to do. Says what is missing, all at once.
+/// Asks the API server whether this process has the permissions that it is going to need. Logs all missing ones at
+/// once.
 async fn may_begin(api: &Api, config: &Config, lead: Lead, stop: &CancellationToken) -> bool {
     loop {
         let limit = config.kubernetes.request_timeout();
@@ -158,8 +159,8 @@ async fn may_begin(api: &Api, config: &Config, lead: Lead, stop: &CancellationTo
         match asked {
             Ok(missing) if missing.is_empty() => return true,
             Ok(missing) => {
-                for right in &missing {
-                    tracing::error!(permission = %right, "a permission is missing");
+                for permission in &missing {
+                    tracing::error!(%permission, "a permission is missing");
                 }
                 tracing::error!(
                     missing = missing.len(),
@@ -183,14 +184,11 @@ async fn may_begin(api: &Api, config: &Config, lead: Lead, stop: &CancellationTo
 }
 
 /// Leadership that never ends.
-fn for_ever() -> watch::Receiver<Leadership> {
-    let (leads, leadership) = watch::channel(Leadership::Leading { until: Instant::now() + FAR_FUTURE });
-    // The channel must stay open, or it would look like the end of our leadership.
-    tokio::spawn(async move { leads.closed().await });
-    leadership
+fn permanent() -> watch::Receiver<Leadership> {
+    watch::channel(Leadership::Leading { until: Instant::now() + FAR_FUTURE }).1
 }
 
-/// Stands for election.
+/// Starts leader election.
 fn elect(
     api: &Api,
     config: &Config,
@@ -218,7 +216,7 @@ fn elect(
     (elected.leadership.clone(), Some(elected))
 }
 
-/// What the loop is made of.
+/// The parts that the loop is made of.
 struct Parts {
     api: Api,
     config: Arc<Config>,
@@ -233,16 +231,18 @@ async fn drive(parts: Parts, stop: CancellationToken) -> Drained {
     let Parts { api, config, health, metrics, identity, mut leadership, changed } = parts;
     let clock = Clock::start();
     let (facts, received) = mpsc::channel(FACTS);
-    let watches = Watches::start(api.clone(), &config, facts.clone(), health.clone(), Arc::clone(&metrics));
-    let (writers, answers) = Writers::new(Actor::new(api.clone(), identity), clock);
+    let engine = Engine::new(&config);
+    let watches =
+        Watches::start(api.clone(), engine.feeds(), facts.clone(), health.clone(), Arc::clone(&metrics));
+    let (writers, ended) = Writers::new(Actor::new(api.clone(), identity), clock);
     let readers = Readers::new(api, facts);
-    if config.node_management.delete_failed_nodes {
+    if engine.policies().delete_nodes() {
         readers.read_ledger(config.kubernetes.request_timeout());
     }
     leadership.mark_changed();
     let pulse = health.vital("loop", LOOP_STANDS_STILL);
     let driver = Driver {
-        engine: Engine::new(&config),
+        engine,
         clock,
         config,
         writers,
@@ -255,5 +255,5 @@ async fn drive(parts: Parts, stop: CancellationToken) -> Drained {
         leadership: Leadership::Standby { holder: None },
         wake: None,
     };
-    driver.run(Inputs { facts: received, answers, leadership, config: changed, stop }).await
+    driver.run(Inputs { facts: received, ended, leadership, config: changed, stop }).await
 }

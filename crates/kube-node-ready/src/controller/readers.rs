@@ -1,4 +1,4 @@
-//! Answers to what the rules ask: reads that no watch makes needless.
+//! Answers the questions of the rules, by reads that the watches do not make unnecessary.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use tokio::time::Instant;
 
 use super::watches::Watches;
 
-/// Reads under way at most.
+/// Maximum number of reads in flight.
 const AT_ONCE: usize = 10;
 const LEDGER_PAUSE: Duration = Duration::from_secs(5);
 
-/// What is being read.
+/// The subject of a read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
     Ledger,
@@ -25,7 +25,7 @@ enum Asked {
     Occupancy(NodeRef),
 }
 
-/// The right to read something, which nobody else reads meanwhile.
+/// Marks a read as in flight, so that nothing is read twice at once.
 struct Claim {
     all: Arc<Mutex<BTreeSet<Asked>>>,
     what: Asked,
@@ -57,7 +57,7 @@ impl Readers {
         Self { api, facts, places: Arc::new(Semaphore::new(AT_ONCE)), asked: Arc::default() }
     }
 
-    /// Answers a question some time. One that cannot be answered is asked again by the rules.
+    /// Answers a question asynchronously. If that fails, the rules ask again.
     pub(super) fn ask(&self, question: Question, limit: Duration, engine: &Engine, watches: &mut Watches) {
         let with_ledger = engine.policies().delete_nodes();
         match question {
@@ -86,7 +86,7 @@ impl Readers {
         }
     }
 
-    /// Reads the ledger, as often as it takes.
+    /// Reads the ledger, and retries until that succeeds.
     pub(super) fn read_ledger(&self, limit: Duration) {
         let (api, facts) = (self.api.clone(), self.facts.clone());
         tokio::spawn(async move {
@@ -103,7 +103,7 @@ impl Readers {
         });
     }
 
-    /// Reads something, unless that is under way already.
+    /// Starts a read, unless the same one is already in flight.
     fn spawn<F, R>(&self, what: Asked, read: F)
     where
         F: FnOnce(Api) -> R + Send + 'static,

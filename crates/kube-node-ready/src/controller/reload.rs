@@ -1,4 +1,4 @@
-//! The configuration file, taken up anew when it changes. A file that is wrong changes nothing, and says so.
+//! Reloads the configuration file when it changes. An invalid file changes nothing, and is logged.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use tokio::sync::watch;
 
 use crate::cmd::Overrides;
 
-/// How often the file is looked at. Kubernetes swaps a mounted file by a link, of which a watch on the file sees nothing.
+/// How often the file is read. The kubelet replaces a mounted file by swapping a symlink, which a watch on the file
+/// does not see.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// A setting that cannot change while the process runs.
@@ -61,34 +62,43 @@ const FIXED: [Fixed; 7] = [
     },
 ];
 
-/// Says which permissions a configuration lacks.
+/// Returns the permissions that a configuration lacks.
 pub(super) type Permits =
     Box<dyn Fn(Arc<Config>) -> BoxFuture<'static, Result<Vec<Missing>, Failed>> + Send + Sync>;
 
-/// Looks after the file.
+/// Polls the file for changes.
 pub(super) struct Reload {
     pub(super) path: PathBuf,
-    /// What the file held when the process was started.
+    /// The content that was handled last; at first, the content at process start.
     pub(super) text: String,
-    /// What goes before the file.
+    /// Settings that override the file.
     pub(super) overrides: Overrides,
     pub(super) config: watch::Sender<Arc<Config>>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) set_level: Box<dyn Fn(&Config) + Send + Sync>,
     pub(super) permits: Permits,
+    /// The content that was last warned about. It is taken up again until its permissions are known.
+    pub(super) warned: String,
 }
 
-/// What came of a changed file.
+/// Logs a warning, or for debugging what was warned of before.
+macro_rules! repeated {
+    ($is_new:expr, $($what:tt)*) => {
+        if $is_new { tracing::warn!($($what)*) } else { tracing::debug!($($what)*) }
+    };
+}
+
+/// The outcome of a changed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakenUp {
-    /// It is in force, or it is not and will not be.
+    /// It is in force, or it was rejected.
     Settled,
-    /// That could not be found out.
+    /// The permissions that it needs could not be checked.
     AskAgain,
 }
 
 impl Reload {
-    /// Looks at the file again and again.
+    /// Polls the file indefinitely.
     pub(super) async fn run(mut self) {
         let mut look = tokio::time::interval(LOOK);
         loop {
@@ -101,7 +111,7 @@ impl Reload {
         }
     }
 
-    async fn take_up(&self, text: &str) -> TakenUp {
+    async fn take_up(&mut self, text: &str) -> TakenUp {
         let mut config = match Config::parse(text).and_then(|file| self.overrides.apply(file)) {
             Ok(config) => config,
             Err(problems) => {
@@ -113,10 +123,12 @@ impl Reload {
                 return TakenUp::Settled;
             }
         };
+        let is_new = self.warned != text;
+        text.clone_into(&mut self.warned);
         let old = Arc::clone(&self.config.borrow());
         let fixed: Vec<&str> = keep_what_is_fixed(&mut config, &old);
         if !fixed.is_empty() {
-            tracing::warn!(keys = fixed.join(", "), "these changes take effect after a restart");
+            repeated!(is_new, keys = fixed.join(", "), "these changes take effect after a restart");
         }
         let config = Arc::new(config);
         match (self.permits)(Arc::clone(&config)).await {
@@ -131,7 +143,7 @@ impl Reload {
                 return TakenUp::Settled;
             }
             Err(error) => {
-                tracing::warn!(%error, "the API server cannot be asked for permissions; trying again");
+                repeated!(is_new, %error, "the API server cannot be asked for permissions; trying again");
                 return TakenUp::AskAgain;
             }
         }
@@ -143,7 +155,7 @@ impl Reload {
     }
 }
 
-/// Keeps the settings that cannot change now, and names them.
+/// Keeps the old values of settings that cannot change while the process runs, and returns their keys.
 fn keep_what_is_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
     let changed: Vec<&Fixed> = FIXED.iter().filter(|fixed| (fixed.differs)(new, old)).collect();
     for fixed in &changed {
@@ -154,9 +166,11 @@ fn keep_what_is_fixed(new: &mut Config, old: &Config) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use knr_core::config::Level;
     use knr_k8s::calls::Call;
 
     use super::*;
+    use crate::telemetry::tests::Captured;
 
     fn config(yaml: &str) -> Config {
         Config::parse(yaml).unwrap()
@@ -174,6 +188,23 @@ mod tests {
         assert_eq!(named.len(), FIXED.len(), "{named:?}");
         assert_eq!(new, config("reconciliation: {maxRetries: 9}"));
         assert!(keep_what_is_fixed(&mut config("reconciliation: {maxRetries: 2}"), &old).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_warning_about_the_same_file_is_repeated_only_for_debugging() {
+        let (mut reload, _changes) = reload();
+        let log = Captured::start(Level::Debug);
+        let warnings = |log: &Captured| {
+            let messages = log.messages();
+            messages.iter().filter(|(level, _)| level == "warn").count()
+        };
+        let text = "{gates: [{name: a}], health: {port: 1}}";
+        assert_eq!(reload.take_up(text).await, TakenUp::AskAgain);
+        assert_eq!(warnings(&log), 2);
+        assert_eq!(reload.take_up(text).await, TakenUp::AskAgain);
+        assert_eq!(warnings(&log), 0);
+        assert_eq!(reload.take_up("{gates: [{name: b}], health: {port: 1}}").await, TakenUp::AskAgain);
+        assert_eq!(warnings(&log), 2, "it is another file");
     }
 
     fn reload() -> (Reload, watch::Receiver<Arc<Config>>) {
@@ -198,15 +229,16 @@ mod tests {
                     }
                 })
             }),
+            warned: String::new(),
         };
         (reload, changes)
     }
 
     #[tokio::test]
-    async fn a_wrong_file_changes_nothing_and_a_mended_one_does() {
-        let (reload, changes) = reload();
+    async fn a_wrong_file_changes_nothing_and_a_corrected_one_does() {
+        let (mut reload, changes) = reload();
         assert_eq!(reload.take_up("reconciliation: {maxRetries: many}").await, TakenUp::Settled);
-        // Wrong only together with the environment.
+        // Wrong only in combination with the environment.
         reload.take_up("worker: {timeoutSeconds: 5, checkTimeoutSeconds: 5}").await;
         // Not permitted, or not known to be.
         assert_eq!(reload.take_up("nodeManagement: {backfill: true}").await, TakenUp::Settled);
@@ -215,7 +247,7 @@ mod tests {
         reload.take_up("reconciliation: {maxRetries: 3}").await;
         let now = changes.borrow();
         assert_eq!(now.reconciliation.max_retries, 3);
-        assert!(now.reconciliation.dry_run, "the command line goes before the file");
+        assert!(now.reconciliation.dry_run, "the command line overrides the file");
         assert_eq!(now.worker.check_timeout_seconds, 7, "and so does the environment");
     }
 }

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use knr_core::config::Config;
 use knr_core::feed::{Feed, Kind};
-use knr_core::policy::Policies;
 use knr_core::world::Fact;
 use knr_k8s::api::Api;
 use knr_k8s::watch::{Pulse, Watch};
@@ -15,11 +13,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// A watch from which nothing was heard for this long is dead: the server sends a sign of life every minute.
+/// A watch that is silent for this long is dead: the server sends a bookmark about every minute.
 const DEAD: Duration = Duration::from_mins(5);
 const NEVER: Duration = Duration::from_hours(24 * 365);
-/// Everything is listed again this often, in case a watch has lost something without any sign of it. In between, a watch
-/// that is silent for too long begins again by itself, and kubelets report every few minutes anyway.
+/// Everything is listed again this often, in case a watch has lost something without any sign of it. In between, a
+/// watch that is silent for too long restarts by itself, and kubelets report every few minutes anyway.
 const FULL_LIST: Duration = Duration::from_mins(10);
 
 /// All watches.
@@ -36,15 +34,15 @@ pub(super) struct Watches {
 /// One watch.
 struct Watched {
     task: JoinHandle<()>,
-    /// Asks for everything to be listed again.
+    /// Requests a full list.
     relist: Arc<Notify>,
 }
 
-/// All watches of one kind. They share a vital, which beats once each of them was heard: one that is silent must not hide
-/// behind another.
+/// All watches of one kind. They share a vital, which beats once each of them has been heard: a live watch must not
+/// hide a silent one.
 struct Round {
     vital: Vital,
-    /// Whether each of them was heard since the last beat.
+    /// True for each watch that was heard since the last beat.
     heard: Mutex<BTreeMap<Feed, bool>>,
 }
 
@@ -72,7 +70,7 @@ impl Round {
         }
     }
 
-    /// Says whether none is left.
+    /// Removes a watch, and returns true if none is left.
     fn leave(&self, feed: &Feed) -> bool {
         let mut heard = self.heard();
         heard.remove(feed);
@@ -80,7 +78,7 @@ impl Round {
     }
 }
 
-/// The life signs of a watch.
+/// Receives the signs of life of a watch.
 struct Signs {
     feed: Feed,
     round: Arc<Round>,
@@ -99,10 +97,10 @@ impl Pulse for Signs {
 }
 
 impl Watches {
-    /// Starts to watch.
+    /// Starts the watches of these feeds.
     pub(super) fn start(
         api: Api,
-        config: &Config,
+        feeds: &BTreeSet<Feed>,
         facts: mpsc::Sender<Fact>,
         health: Health,
         metrics: Arc<Metrics>,
@@ -116,19 +114,18 @@ impl Watches {
             rounds: BTreeMap::new(),
             listed: Instant::now(),
         };
-        watches.configure(config);
+        watches.begin(feeds);
         watches
     }
 
-    /// Ends the watches that a configuration does not ask for. Afterwards nothing more comes of them.
-    pub(super) async fn leave(&mut self, config: &Config) {
-        let feeds = Feed::all(&Policies::from(config));
+    /// Ends the watches of all other feeds. They deliver nothing afterwards.
+    pub(super) async fn keep_only(&mut self, feeds: &BTreeSet<Feed>) {
         let ended: BTreeSet<Feed> =
             self.watched.keys().filter(|feed| !feeds.contains(feed)).cloned().collect();
         for feed in ended {
             if let Some(Watched { task, .. }) = self.watched.remove(&feed) {
                 task.abort();
-                // It ends because it was told to.
+                // The task ends because it was aborted.
                 let _ = task.await;
             }
             if let Some(round) = self.rounds.get(&feed.kind())
@@ -140,12 +137,12 @@ impl Watches {
         }
     }
 
-    /// Starts the watches that a configuration asks for and that do not run yet.
-    pub(super) fn configure(&mut self, config: &Config) {
-        for feed in Feed::all(&Policies::from(config)) {
-            if !self.watched.contains_key(&feed) {
+    /// Starts the watches of these feeds that do not run yet.
+    pub(super) fn begin(&mut self, feeds: &BTreeSet<Feed>) {
+        for feed in feeds {
+            if !self.watched.contains_key(feed) {
                 let watched = self.follow(feed.clone());
-                self.watched.insert(feed, watched);
+                self.watched.insert(feed.clone(), watched);
             }
         }
     }
@@ -162,8 +159,9 @@ impl Watches {
         Watched { task: tokio::spawn(watch.follow()), relist }
     }
 
-    /// A watch does not lose single events, it dies; and it notices that by itself. So as long as nothing goes on there is
-    /// nothing to list. While workers run, their end is too important to rely on that.
+    /// Lists again as far as necessary. A watch does not lose single events: it dies, and notices that by itself. So
+    /// while nothing is going on, there is nothing to list. While workers run, their end is too important to rely on
+    /// that.
     pub(super) fn refresh(&mut self, live_workers: usize) {
         if self.listed.elapsed() >= FULL_LIST {
             self.relist();

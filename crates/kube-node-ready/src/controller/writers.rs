@@ -1,72 +1,79 @@
-//! Orders on their way to the API server, and nothing at all without the right to write.
+//! Sends orders to the API server, and nothing at all unless this replica leads.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use knr_core::engine::{Order, Outcome};
+use knr_core::engine::Outcome;
 use knr_core::policy::Policies;
+use knr_core::queue::{Queue, Slots, Waiting};
 use knr_k8s::act::Actor;
 use knr_k8s::lease::Leadership;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::queue::Waiting;
-use super::schedule::Schedule;
 use crate::clock::Clock;
 use crate::journal;
 
-/// What came of a write that was sent.
+/// The outcome of a write that was sent.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) order: Order,
+    pub(super) sent: Waiting,
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
 }
 
-/// Sends what is scheduled.
+/// A write that is no longer in flight.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Answered(Answer),
+    /// It was not sent, because the lease had expired by then.
+    Unsent(Waiting),
+}
+
+/// Sends the queued writes.
 pub(super) struct Writers {
     actor: Actor,
     clock: Clock,
-    answers: mpsc::UnboundedSender<Answer>,
-    pub(super) schedule: Schedule,
+    ended: mpsc::UnboundedSender<Ended>,
+    pub(super) queue: Queue,
 }
 
 impl Writers {
-    /// Nothing waits yet. Answers go to the returned channel.
-    pub(super) fn new(actor: Actor, clock: Clock) -> (Self, mpsc::UnboundedReceiver<Answer>) {
-        let (answers, received) = mpsc::unbounded_channel();
-        (Self { actor, clock, answers, schedule: Schedule::new() }, received)
+    /// Starts with an empty queue. Every write that was sent comes back through the returned channel.
+    pub(super) fn new(actor: Actor, clock: Clock) -> (Self, mpsc::UnboundedReceiver<Ended>) {
+        let (ended, received) = mpsc::unbounded_channel();
+        (Self { actor, clock, ended, queue: Queue::new(Slots::default()) }, received)
     }
 
-    /// Sends as many as may be under way at once. Without the right to write all of them wait, until they are too old.
+    /// Sends as many writes as may be in flight at once. Without leadership all of them wait, until they are too old.
     pub(super) fn dispatch(&mut self, leadership: &Leadership, policies: &Arc<Policies>, timeout: Duration) {
         let Leadership::Leading { until } = *leadership else { return };
         if until <= Instant::now() {
             return;
         }
-        while let Some(next) = self.schedule.next() {
+        while let Some(next) = self.queue.next(self.clock.now()) {
             self.send(next, until, policies, timeout);
         }
     }
 
     fn send(&self, next: Waiting, until: Instant, policies: &Arc<Policies>, timeout: Duration) {
-        let Waiting { order, since, .. } = next;
-        journal::sending(&order.action);
-        let (actor, answers, policies) = (self.actor.clone(), self.answers.clone(), Arc::clone(policies));
-        // Conditions and events bear the time when what they report was decided.
-        let decided = self.clock.at(since);
+        let (actor, ended, policies) = (self.actor.clone(), self.ended.clone(), Arc::clone(policies));
         tokio::spawn(async move {
             let began = Instant::now();
-            // The process may have been frozen since it was decided to send this.
+            // The process may have been suspended since the decision to send this.
             let left = until.saturating_duration_since(began);
-            let outcome = if left.is_zero() {
-                Outcome::Unavailable
+            let end = if left.is_zero() {
+                Ended::Unsent(next)
             } else {
+                let action = &next.order.action;
+                journal::sending(action);
                 let deadline = began + timeout.min(left);
-                actor.carry_out(&order.action, &policies, decided, deadline).await
+                // Conditions and events carry the time at which the change that they report was decided.
+                let outcome = actor.carry_out(action, &policies, next.since, deadline).await;
+                Ended::Answered(Answer { sent: next, outcome, took: began.elapsed() })
             };
             // Without a receiver the process is ending.
-            let _ = answers.send(Answer { order, outcome, took: began.elapsed() });
+            let _ = ended.send(end);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! What would be done to the node, without doing it.
+//! Dry run: logs what would be done to the node, without doing it.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use super::{Settings, for_one_node, pools};
 use crate::exit;
 use crate::serve::serve;
 
-/// The same in a pod: it is told by the configuration to look on, and stays so that it is not started again.
+/// A dry run in a pod whose configuration asks for one. The process stays afterwards, so that the kubelet does not
+/// restart it.
 pub(crate) async fn look_on(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
     let (health, over) = (Health::new(), CancellationToken::new());
     let plan = settings.config.worker.check_plan();
@@ -42,7 +43,8 @@ pub(crate) async fn look_on(settings: Settings, stop: CancellationToken) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs all checks once and says what would follow. Without a way to the API server only those are skipped that need it.
+/// Runs all checks once and logs what would follow. Without access to the API server, only the checks that need it are
+/// skipped.
 pub(crate) async fn dry_run(settings: Settings) -> Result<ExitCode> {
     let Settings { config, node, namespace, identity: _, kubeconfig, monitoring } = settings;
     let config = for_one_node(config, monitoring);
@@ -88,10 +90,10 @@ async fn look(api: &Api, config: &Config, node: &str) -> Option<(NodeView, Optio
     }
 }
 
-/// Says what the rules make of the node and of the report.
+/// Logs what the rules decide about the node, given the report.
 fn tell(view: NodeView, pools: Option<Fact>, config: Config, report: Report) {
     let now = Timestamp::now();
-    // What would be done is what would be ordered.
+    // Otherwise the engine would withhold its orders, and these are what is logged.
     let mut config = config;
     config.reconciliation.dry_run = false;
     let (mut engine, name, version) = (Engine::on_its_node(&config), view.id.name.clone(), view.version);

@@ -1,4 +1,6 @@
-//! The loop: what is known of the node in; writes, looks and runs of the checks out.
+//! The loop: facts about the node in; writes, reads and runs of the checks out.
+
+mod reads;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use knr_core::explain::{Access, Phase};
 use knr_core::ids::{NodeRef, Version};
 use knr_core::report::Report;
 use knr_core::view::NodeView;
-use knr_core::world::{Fact, Reread, Source};
+use knr_core::world::{Fact, Source};
 use knr_k8s::act::Actor;
 use knr_k8s::api::{Api, Failed};
 use knr_web::{Health, NodeMetrics, Vital};
@@ -19,20 +21,20 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::Checks;
 use super::monitor::{Judgement, Monitor, Monitoring};
 use super::runs::Runs;
-use super::{Checks, pools};
 use crate::clock::Clock;
-use crate::journal;
+use crate::journal::{self, Refusals};
 
-/// The loop turns at least this often, to show that it does not stand still.
+/// The loop runs at least this often, to show that it is not stuck.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// The loop must turn this often.
+/// The loop counts as stuck if it does not run for this long.
 const STANDS_STILL: Duration = Duration::from_mins(1);
-/// What follows from the last result may take this long after we were told to stop.
+/// The writes that follow from the last result may take this long after the stop signal.
 const LAST_WRITES: Duration = Duration::from_secs(8);
 
-/// What the loop is made of.
+/// The parts that the loop is made of.
 pub(super) struct Parts {
     pub(super) api: Api,
     pub(super) config: Config,
@@ -43,7 +45,7 @@ pub(super) struct Parts {
     pub(super) monitoring: Option<Monitoring>,
 }
 
-/// Looks after one node.
+/// Manages one node.
 pub(super) struct Keeper {
     engine: Engine,
     clock: Clock,
@@ -53,11 +55,12 @@ pub(super) struct Keeper {
     checks: Checks,
     runs: Runs,
     monitor: Option<Monitor>,
-    /// What the checks have just said, where the rules are about to ask for it.
+    /// The report of the last monitoring run, for the worker that the rules are about to order.
     evidence: Option<Report>,
     writing: usize,
     /// The phase that was logged last.
     phase: Option<Phase>,
+    refusals: Refusals,
     metrics: Arc<NodeMetrics>,
     health: Health,
     pulse: Vital,
@@ -65,21 +68,22 @@ pub(super) struct Keeper {
     events: mpsc::UnboundedReceiver<Event>,
 }
 
-/// What the loop is told.
+/// An input of the loop.
 enum Event {
     /// A write was answered.
     Answer(Order, Outcome, Duration),
-    /// People were told something, or not.
-    Told(Action, Outcome, Duration),
-    /// The node was looked at, because of a question.
+    /// A request to create an event was answered.
+    Reported(Action, Outcome, Duration),
+    /// The node was read to answer a question.
     Seen(Question, Result<Option<NodeView>, Failed>),
-    /// Karpenter's pools were looked at.
+    /// Karpenter's pools were read.
     Pools(Fact),
     /// The checks were run for the rules.
     Ran(u64, Report),
     /// The checks were run on a verified node.
     Monitored(Report),
-    /// They failed too often in a row, and whether the API server can still be reached from here.
+    /// The checks failed too often in a row. The result says whether the API server can still be reached from this
+    /// node.
     Confirmed(Report, Result<Option<NodeView>, Failed>),
 }
 
@@ -99,6 +103,7 @@ impl Keeper {
             evidence: None,
             writing: 0,
             phase: None,
+            refusals: Refusals::default(),
             metrics,
             pulse: health.vital("loop", STANDS_STILL),
             health,
@@ -107,7 +112,7 @@ impl Keeper {
         }
     }
 
-    /// Turns until it is told to stop, then writes what follows from what is known.
+    /// Runs until the stop signal, then writes what follows from the facts known by then.
     pub(super) async fn run(mut self, view: NodeView, stop: CancellationToken) {
         self.look_for_pools(&view);
         let (now, version) = (self.clock.now(), view.version);
@@ -127,20 +132,21 @@ impl Keeper {
         self.finish().await;
     }
 
-    /// Decides, and sends on its way what was decided. Says when to do so again.
+    /// Decides, and starts carrying out the decisions. Returns when to do so again.
     fn turn(&mut self) -> Instant {
         let plan = self.engine.decide(self.clock.now());
         self.pulse.beat();
         for (node, now) in &plan.changes {
             let (now, order) = (now.as_ref(), plan.orders.first().map(|order| &order.action));
-            journal::status(&journal::Change { node, before: self.phase, now, order });
+            let is_taken_over = false;
+            journal::status(&journal::Change { node, before: self.phase, now, order, is_taken_over });
             self.phase = now.map(|now| now.phase);
         }
         let is_settled_here = plan.orders.iter().any(|order| is_ours_to_carry_out(&order.action));
         for order in plan.orders {
             self.carry_out(order);
         }
-        // What is not wanted now would be too old later.
+        // A report that is not used now would be stale later.
         self.evidence = None;
         for question in plan.questions {
             self.look(question);
@@ -165,7 +171,7 @@ impl Keeper {
     fn is_verified(&self) -> bool {
         self.engine
             .explanations()
-            .any(|(_, told)| told.phase == Phase::Verified && told.access == Access::Open)
+            .any(|(_, shown)| shown.phase == Phase::Verified && shown.access == Access::Open)
     }
 
     fn take(&mut self, event: Event) {
@@ -180,7 +186,7 @@ impl Keeper {
                     self.forget_run();
                 }
             }
-            Event::Told(action, outcome, took) => {
+            Event::Reported(action, outcome, took) => {
                 self.writing -= 1;
                 self.log(&action, &outcome, took);
             }
@@ -201,7 +207,7 @@ impl Keeper {
             }
             Event::Confirmed(_, Ok(None)) => {}
             Event::Confirmed(_, Err(error)) => {
-                tracing::warn!(%error, "the API server is out of reach, so the node is not closed; the next failure tells");
+                tracing::warn!(%error, "the API server is out of reach, so the node is not closed; trying again at the next failure");
                 if let Some(monitor) = &mut self.monitor {
                     monitor.not_yet();
                 }
@@ -209,8 +215,8 @@ impl Keeper {
         }
     }
 
-    /// A node is closed by what the checks say now. If the API server cannot be reached, the write would come when it can
-    /// be, and perhaps all is well again by then, here and on every other node.
+    /// A node is closed only on the current result of the checks. If the API server is out of reach, the write would be
+    /// delayed until it is back, and by then this node and every other one may be healthy again.
     fn monitored(&mut self, report: Report, now: Timestamp) {
         self.metrics.ran(&report, Timestamp::now());
         let is_verified = self.is_verified();
@@ -234,22 +240,23 @@ impl Keeper {
         }
     }
 
-    fn log(&self, action: &Action, outcome: &Outcome, took: Duration) {
-        let label = &self.config.node_management.verified_label;
-        journal::answer(&journal::Answered { action, outcome, took, worker_took: None, label });
+    fn log(&mut self, action: &Action, outcome: &Outcome, took: Duration) {
+        let label = &self.engine.policy(&action.node().name).verified_label;
+        let answered = journal::Answered { action, outcome, took, worker_took: None, label };
+        journal::answer(&answered, &mut self.refusals);
     }
 
     fn deadline(&self) -> Instant {
         Instant::now() + self.config.kubernetes.request_timeout()
     }
 
-    /// Our node, as it was last seen.
+    /// The node, as last seen.
     fn known(&self) -> Option<(NodeRef, Version)> {
         let mut views = self.engine.world().entries().filter_map(|(_, entry)| entry.view.as_ref());
         views.next().map(|view| (view.id.clone(), view.version))
     }
 
-    /// A run of the checks is begun or ended here; everything else is for the API server.
+    /// Starts or ends a run of the checks in this process; every other order goes to the API server.
     fn carry_out(&mut self, order: Order) {
         match &order.action {
             Action::StartWorker { stamp } => {
@@ -257,7 +264,7 @@ impl Keeper {
                 self.settle(&order, Outcome::Done(vec![began]));
                 let (checks, happened) = (self.checks.clone(), self.happened.clone());
                 if let Some(report) = self.evidence.take() {
-                    // It was counted when it was made.
+                    // The metrics counted this report when it was made.
                     if let Some(ended) = self.runs.ended(number, report) {
                         self.engine.learn(ended, self.clock.now());
                     }
@@ -284,7 +291,8 @@ impl Keeper {
         }
     }
 
-    /// A judgement is not kept until it can be written: by then all may be well again. If it is not, further runs tell.
+    /// Drops a verdict that could not be written. By the time that it can be, the node may be healthy again; if it is
+    /// not, further runs show it.
     fn forget_run(&mut self) {
         if let Some(run) = self.runs.now().0 {
             let (node, now) = (run.stamp.node, self.clock.now());
@@ -295,9 +303,9 @@ impl Keeper {
     }
 
     fn settle(&mut self, order: &Order, outcome: Outcome) {
-        for tell in self.engine.settle(order, outcome, self.clock.now()) {
-            let told = tell.clone();
-            self.write(tell, |outcome, took| Event::Told(told, outcome, took));
+        for report in self.engine.settle(order, outcome, self.clock.now()) {
+            let sent = report.clone();
+            self.write(report, |outcome, took| Event::Reported(sent, outcome, took));
         }
     }
 
@@ -316,51 +324,8 @@ impl Keeper {
         });
     }
 
-    /// Looks at our node, because of a question.
-    fn look(&self, question: Question) {
-        let (api, happened, node) = (self.api.clone(), self.happened.clone(), self.checks.node.clone());
-        let deadline = self.deadline();
-        tokio::spawn(async move {
-            let _ = happened.send(Event::Seen(question, api.own_node(&node, deadline).await));
-        });
-    }
-
-    fn look_for_pools(&self, view: &NodeView) {
-        let (api, happened, view) = (self.api.clone(), self.happened.clone(), view.clone());
-        let deadline = self.deadline();
-        tokio::spawn(async move {
-            if let Some(fact) = pools(&api, &view, deadline).await {
-                let _ = happened.send(Event::Pools(fact));
-            }
-        });
-    }
-
-    fn saw(&mut self, question: Question, view: Option<NodeView>, now: Timestamp) {
-        if let Some(view) = &view {
-            self.look_for_pools(view);
-        }
-        let known = self.known();
-        let fact = match (question, view) {
-            (Question::Node(node), view) => {
-                // If it is gone, it is gone in the version that we know.
-                let known = known.map(|(_, version)| version).unwrap_or_default();
-                let node_version = view.as_ref().map_or(known, |view| view.version);
-                let (worker, worker_version) = self.runs.now();
-                Fact::Reread(Box::new(Reread { node, view, node_version, worker, worker_version }))
-            }
-            (Question::Everything | Question::StartOver | Question::Occupancy(_), Some(view)) => {
-                Fact::Node(view, Source::Answer)
-            }
-            (Question::Everything | Question::StartOver | Question::Occupancy(_), None) => match known {
-                Some((node, version)) => Fact::NodeGone(node, version),
-                None => return,
-            },
-        };
-        self.engine.learn(fact, now);
-    }
-
-    /// With the label on its node our pod has to go, so what follows from a result is written after that, too. What runs is
-    /// ended, and nothing is begun.
+    /// Once the node has its label, the `DaemonSet` removes this pod. So the writes that follow from a result are
+    /// completed even after the stop signal. The current run is aborted, and no new one is started.
     async fn finish(mut self) {
         self.health.not_ready("stopping");
         let deadline = Instant::now() + LAST_WRITES;
@@ -383,7 +348,7 @@ impl Keeper {
                 continue;
             }
             match timeout_at(deadline, self.events.recv()).await {
-                Ok(Some(event @ (Event::Answer(..) | Event::Told(..)))) => self.take(event),
+                Ok(Some(event @ (Event::Answer(..) | Event::Reported(..)))) => self.take(event),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => {
                     tracing::warn!(writing = self.writing, "stopped before all writes were answered");
@@ -395,12 +360,12 @@ impl Keeper {
     }
 }
 
-/// Whether a node was to be closed and perhaps was not.
+/// Returns true if a node was to be closed and may not have been.
 fn is_in_vain(action: &Action, outcome: &Outcome) -> bool {
     matches!(action, Action::CloseGate { .. }) && !matches!(outcome, Outcome::Done(_) | Outcome::Conflict)
 }
 
-/// A run of the checks is begun and ended in this process, so what became of it is known at once.
+/// Returns true for orders that this process carries out itself, so that their outcome is known at once.
 fn is_ours_to_carry_out(action: &Action) -> bool {
     matches!(action, Action::StartWorker { .. } | Action::RemoveWorker { .. })
 }

@@ -6,8 +6,8 @@
 //!                        \---- results ----/
 //! ```
 //!
-//! To the rules a run of the checks in this process is a worker like any other. So state, patches and what follows from a
-//! result are the same as with a controller, and one can take over from the other at any time.
+//! To the rules, a run of the checks in this process is a worker like any other. State, patches and the consequences of
+//! a result are therefore the same as with a controller, and either can take over from the other at any time.
 
 mod dry_run;
 mod keeper;
@@ -38,25 +38,27 @@ pub(crate) use dry_run::{dry_run, look_on};
 use keeper::Keeper;
 pub(crate) use monitor::Monitoring;
 
-/// Seconds between two looks at the node: a thousand nodes then ask seventeen times a second.
+/// Monitoring raises the interval between reads of the node to at most this many seconds: a thousand nodes then send
+/// seventeen reads a second.
 const SELDOM_ENOUGH: u32 = 60;
-/// So often in a row it has to be said that we may not read our node. An API server that has just been started may say so, too.
+/// Refusals in a row to read the node that count as a missing permission. An API server that has just started may
+/// refuse, too.
 const REFUSALS: u32 = 3;
 
-/// What a pod is started with.
+/// The settings that a pod is started with.
 pub(crate) struct Settings {
     pub(crate) config: Config,
-    /// The node it is on.
+    /// The node that the pod runs on.
     pub(crate) node: String,
     pub(crate) namespace: String,
-    /// How it calls itself in events.
+    /// The name of the pod in events.
     pub(crate) identity: String,
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Whether and how the node is watched once it is verified.
+    /// How the node is monitored once it is verified; none if it is not.
     pub(crate) monitoring: Option<Monitoring>,
 }
 
-/// The configuration as it holds for one node: what only a controller can do is left out, and told.
+/// Adapts the configuration to a single node: drops everything that only a controller can do, with a warning.
 pub(crate) fn for_one_node(mut config: Config, monitoring: Option<Monitoring>) -> Config {
     let nodes = &mut config.node_management;
     if !config.gates.is_empty() || nodes.delete_failed_nodes {
@@ -70,15 +72,15 @@ pub(crate) fn for_one_node(mut config: Config, monitoring: Option<Monitoring>) -
     if let Some(Monitoring { interval, .. }) = monitoring {
         let seconds = u32::try_from(interval.as_secs()).unwrap_or(u32::MAX).max(1);
         let pace = &mut config.reconciliation;
-        // There is a pod on every node, and each looks at its node this often.
+        // There is a pod on every node, and each reads its node this often.
         pace.interval_seconds = pace.interval_seconds.max(seconds.min(SELDOM_ENOUGH));
-        // A node that recovers is found open again as soon as it would have been found broken.
+        // The recovery of a node is noticed as quickly as its failure would be.
         pace.max_retry_delay_seconds = pace.max_retry_delay_seconds.min(seconds);
     }
     config
 }
 
-/// Runs until it is told to stop.
+/// Runs until the stop signal.
 pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<ExitCode> {
     let Settings { config, node, namespace, identity, kubeconfig, monitoring } = settings;
     let config = for_one_node(config, monitoring);
@@ -86,7 +88,7 @@ pub(crate) async fn run(settings: Settings, stop: CancellationToken) -> Result<E
     let metrics = Arc::new(NodeMetrics::new(&checks.node, &knr_checks::names(&checks.plan)));
     let health = Health::new();
     health.not_ready("reading the node");
-    // Until the very end: whoever asks meanwhile is told that we are stopping.
+    // The servers run until the very end, so that a probe during shutdown is answered with `stopping`.
     let over = CancellationToken::new();
     let servers = serve(&config, metrics.clone(), &health, &over).await?;
     let agent = format!("kube-node-ready/{} ({identity})", knr_core::VERSION);
@@ -126,15 +128,15 @@ impl Checks {
     }
 }
 
-/// What came of the first look at our node.
+/// The outcome of the first read of the node.
 enum Sight {
     Node(Box<NodeView>),
     Stopped,
     Forbidden,
 }
 
-/// Looks at our node until it is seen. As long as the API server cannot be reached nothing can be written, but the checks
-/// can tell why: they are run each time.
+/// Reads the node until it is found. As long as the API server is out of reach nothing can be written, but the checks
+/// can show why: they run after each such failure.
 async fn first_sight(
     api: &Api,
     config: &Config,
@@ -160,7 +162,7 @@ async fn first_sight(
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the node cannot be read; the checks tell what is wrong");
+                    tracing::warn!(%error, "the node cannot be read; the checks show what is wrong");
                     refusals = 0;
                     metrics.ran(&checks.clone().run().await, Timestamp::now());
                 }
@@ -175,7 +177,7 @@ async fn first_sight(
     }
 }
 
-/// Karpenter's pools, if the node is one of Karpenter's.
+/// Reads Karpenter's pools, if the node is a Karpenter node.
 async fn pools(api: &Api, view: &NodeView, deadline: Instant) -> Option<Fact> {
     view.labels.get(names::KARPENTER_POOL_LABEL)?;
     match api.pools(deadline).await {

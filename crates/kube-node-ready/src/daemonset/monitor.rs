@@ -1,4 +1,4 @@
-//! A verified node that stays under watch: the checks are run again and again, and one failure is not yet a verdict.
+//! Monitoring of a verified node: the checks run periodically, and a single failure is not yet a verdict.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use knr_core::report::Report;
 use tokio::time::Instant;
 
-/// How a verified node is watched.
+/// How a verified node is monitored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Monitoring {
-    /// How often the checks are run.
+    /// How often the checks run.
     pub(crate) interval: Duration,
-    /// After so many failures in a row the node has to prove itself.
+    /// The number of failures in a row after which the node has to prove itself again.
     pub(crate) failures: u32,
 }
 
-/// Keeps count.
+/// Schedules the runs and counts the failures.
 #[derive(Debug)]
 pub(super) struct Monitor {
     settings: Monitoring,
     failed: u32,
-    /// When the checks are run next; none while they run, or while the node is not verified.
+    /// The time of the next run; none during a run, and while the node is not verified.
     next: Option<Instant>,
     is_running: bool,
 }
 
-/// What follows from a run.
+/// The consequence of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// Nothing.
+    /// No failure counts: the checks passed, or the node is no longer verified.
     Sound,
-    /// It is counted.
+    /// The failure is counted.
     Warning,
-    /// The node has to prove itself, and this report is the proof.
+    /// The node has to prove itself again, and this report is the evidence.
     Unsound(Report),
 }
 
@@ -41,7 +41,8 @@ impl Monitor {
         Self { settings, failed: 0, next: None, is_running: false }
     }
 
-    /// The node is verified, or it is not: whatever was counted before has led to what it is now.
+    /// Records whether the node is verified. Failures before it lost that status have had their effect and no longer
+    /// count.
     pub(super) fn node_is_verified(&mut self, verified: bool, now: Instant) {
         match (verified, self.next) {
             (false, _) => (self.next, self.failed) = (None, 0),
@@ -50,7 +51,7 @@ impl Monitor {
         }
     }
 
-    /// Says whether the checks are to be run now; they are then taken to be running.
+    /// Returns true if the checks are due, and marks them as running.
     pub(super) fn begins(&mut self, now: Instant) -> bool {
         let is_due = !self.is_running && self.next.is_some_and(|at| at <= now);
         if is_due {
@@ -59,12 +60,12 @@ impl Monitor {
         is_due
     }
 
-    /// When the checks are run next.
+    /// The time of the next run.
     pub(super) fn wake(&self) -> Option<Instant> {
         self.next.filter(|_| !self.is_running)
     }
 
-    /// The checks were run. What they said of a node that is no longer verified is of no interest.
+    /// Records a run of the checks. The report is ignored if the node is no longer verified.
     pub(super) fn ran(&mut self, report: Report, verified: bool) -> Judgement {
         self.is_running = false;
         if !verified || report.failures() == 0 {
@@ -82,13 +83,14 @@ impl Monitor {
         Judgement::Unsound(report)
     }
 
-    /// The last failure could not be acted upon; the next one can.
+    /// The last failure could not be acted on, so the next one reaches the limit again.
     pub(super) fn not_yet(&mut self) {
         self.failed = self.settings.failures.saturating_sub(1);
     }
 }
 
-/// A tenth more or less, so that nodes which joined together do not ask the same servers together for ever.
+/// Varies an interval by up to a tenth, so that nodes that joined together do not query the same servers in step
+/// indefinitely.
 fn jittered(interval: Duration) -> Duration {
     let share =
         f64::from(u16::try_from(RandomState::new().hash_one(()) & 0xffff).unwrap_or(0)) / f64::from(u16::MAX);
@@ -117,7 +119,7 @@ mod tests {
         Monitor::new(Monitoring { interval: EVERY, failures: 3 })
     }
 
-    /// Lets the checks run, and says what follows.
+    /// Runs the checks and returns the consequence.
     fn run(monitor: &mut Monitor, passes: bool) -> Judgement {
         let later = Instant::now() + EVERY * 2;
         monitor.node_is_verified(true, Instant::now());
@@ -134,7 +136,7 @@ mod tests {
         }
         assert_eq!(run(&mut monitor, false), Judgement::Unsound(report(false)));
         monitor.node_is_verified(false, Instant::now());
-        assert_eq!(run(&mut monitor, false), Judgement::Warning, "once it is closed it is counted anew");
+        assert_eq!(run(&mut monitor, false), Judgement::Warning, "the count starts over once it is closed");
     }
 
     #[test]
@@ -160,11 +162,11 @@ mod tests {
         monitor.node_is_verified(false, now);
         assert!(monitor.wake().is_none());
         for _ in 0..2 {
-            assert_eq!(run(&mut monitor, false), Judgement::Warning, "what was before counts no longer");
+            assert_eq!(run(&mut monitor, false), Judgement::Warning, "earlier failures no longer count");
         }
         monitor.node_is_verified(true, now);
         assert!(monitor.begins(now + EVERY * 2));
-        assert_eq!(monitor.ran(report(false), false), Judgement::Sound, "it was closed meanwhile");
+        assert_eq!(monitor.ran(report(false), false), Judgement::Sound, "it was closed in the meantime");
     }
 
     #[test]
@@ -173,7 +175,7 @@ mod tests {
         let now = Instant::now();
         monitor.node_is_verified(true, now);
         let at = monitor.wake().unwrap();
-        assert!(at >= now + EVERY * 9 / 10 && at <= now + EVERY * 11 / 10, "a tenth more or less");
+        assert!(at >= now + EVERY * 9 / 10 && at <= now + EVERY * 11 / 10, "up to a tenth more or less");
         assert!(!monitor.begins(now) && monitor.begins(at));
         monitor.node_is_verified(true, at);
         assert!(monitor.wake().is_none() && !monitor.begins(at + EVERY * 9));

@@ -1,4 +1,4 @@
-//! Runs of the checks in this process, as the rules see them: as workers.
+//! Runs of the checks in this process, presented to the rules as workers.
 
 use knr_checks::fit;
 use knr_core::action::worker_name;
@@ -10,11 +10,11 @@ use tokio::task::AbortHandle;
 
 use crate::exit;
 
-/// The run that is there now, if any, and how many there have been.
+/// The current run, if any, and a count of all changes.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     current: Option<Run>,
-    /// What happened here so far. To the rules it is what versions are to the API server.
+    /// The number of changes so far. The rules take it for what a resource version is to the API server.
     events: u64,
 }
 
@@ -25,7 +25,7 @@ struct Run {
 }
 
 impl Runs {
-    /// Begins a run. Its end is told under the number that is returned.
+    /// Starts a run. Its end is reported with the returned number, see [`Self::ended`].
     pub(super) fn begin(&mut self, stamp: Stamp) -> (u64, Fact) {
         self.end_current();
         let version = self.next();
@@ -41,14 +41,14 @@ impl Runs {
         (version, Fact::Worker(view, Source::Answer))
     }
 
-    /// Keeps what a run is carried out by, so that it can be ended.
+    /// Keeps the task of the current run, so that it can be aborted.
     pub(super) fn carried_out_by(&mut self, task: AbortHandle) {
         if let Some(run) = &mut self.current {
             run.task = Some(task);
         }
     }
 
-    /// A run came to its end. None if it is no longer of interest.
+    /// Records the end of a run. Returns none if it is no longer the current one.
     pub(super) fn ended(&mut self, number: u64, report: Report) -> Option<Fact> {
         let version = self.next();
         let run = self.current.as_mut().filter(|run| run.view.id.uid.as_str() == format!("run-{number}"))?;
@@ -59,7 +59,7 @@ impl Runs {
         Some(Fact::Worker(run.view.clone(), Source::Watch))
     }
 
-    /// A run of a node is no longer wanted. It may have given way to another one already; then it is gone all the same.
+    /// Removes a run that is no longer wanted. If another run has already replaced it, it is reported as gone anyway.
     pub(super) fn remove(&mut self, worker: &WorkerRef, node: &NodeName) -> Fact {
         let run = self.current.take_if(|run| run.view.id == *worker);
         if let Some(task) = run.and_then(|run| run.task) {
@@ -68,12 +68,12 @@ impl Runs {
         Fact::WorkerGone(worker.clone(), node.clone(), Version(self.next()), Source::Answer)
     }
 
-    /// The run that is there now, and the version of that.
+    /// The current run, if any, and the version as of which that holds.
     pub(super) fn now(&self) -> (Option<WorkerView>, Version) {
         (self.current.as_ref().map(|run| run.view.clone()), Version(self.events))
     }
 
-    /// Ends what runs.
+    /// Aborts the current run.
     pub(super) fn end_current(&mut self) {
         if let Some(task) = self.current.take().and_then(|run| run.task) {
             task.abort();
@@ -141,7 +141,7 @@ mod tests {
         let (second, _) = runs.begin(stamp(2));
         let first = view(first).id;
         assert!(matches!(runs.remove(&first, &"n1".into()), Fact::WorkerGone(id, ..) if id == first));
-        assert!(runs.ended(second, passed()).is_some(), "and the other one goes on");
+        assert!(runs.ended(second, passed()).is_some(), "the other run goes on");
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         runs.remove(&view(began).id, &"n1".into());
         assert_eq!(runs.ended(first, passed()), None);
         let (second, _) = runs.begin(stamp(2));
-        assert_eq!(runs.ended(first, passed()), None, "nor is it taken for that of the next");
+        assert_eq!(runs.ended(first, passed()), None, "nor is it mistaken for the end of the next");
         assert!(runs.ended(second, passed()).is_some());
     }
 }

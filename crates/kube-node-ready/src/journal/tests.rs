@@ -53,12 +53,20 @@ fn delete(claim: Option<&str>) -> Action {
 /// The phases of a node, one after another.
 struct Life {
     before: Option<Phase>,
+    is_taken_over: bool,
+}
+
+impl From<Option<Phase>> for Life {
+    fn from(before: Option<Phase>) -> Self {
+        Self { before, is_taken_over: false }
+    }
 }
 
 impl Life {
     fn turns(&mut self, phase: Phase, order: Option<&Action>) {
         let now = Explanation::new(phase, Access::Closed, Why::Deleting);
-        status(&Change { node: &node().name, before: self.before, now: Some(&now), order });
+        let is_taken_over = self.is_taken_over;
+        status(&Change { node: &node().name, before: self.before, now: Some(&now), order, is_taken_over });
         self.before = Some(phase);
     }
 }
@@ -66,13 +74,14 @@ impl Life {
 fn done(action: &Action, worker_took: Option<Duration>) {
     let (outcome, label) = (Outcome::Done(Vec::new()), Label::default());
     let took = Duration::ZERO;
-    answer(&Answered { action, outcome: &outcome, took, worker_took, label: &label });
+    let answered = Answered { action, outcome: &outcome, took, worker_took, label: &label };
+    answer(&answered, &mut Refusals::default());
 }
 
 #[test]
 fn a_node_that_passes_costs_four_lines() {
     let log = Captured::start(Level::Info);
-    let mut life = Life { before: None };
+    let mut life = Life::from(None);
     life.turns(Phase::Unverified, Some(&start()));
     sending(&start());
     done(&start(), None);
@@ -99,7 +108,7 @@ fn a_node_that_passes_costs_four_lines() {
 #[test]
 fn what_a_node_waits_for_besides_is_told() {
     let log = Captured::start(Level::Info);
-    let mut life = Life { before: Some(Phase::Pending) };
+    let mut life = Life::from(Some(Phase::Pending));
     life.turns(Phase::Pending, None);
     life.turns(Phase::InProgress, None);
     life.turns(Phase::Unverified, None);
@@ -111,7 +120,7 @@ fn a_failure_is_one_warning_for_each_attempt() {
     let log = Captured::start(Level::Info);
     let record =
         Action::Record { node: node(), what: Recorded::Failure, patch: NodePatch(Vec::new()), event: None };
-    let mut life = Life { before: Some(Phase::InProgress) };
+    let mut life = Life::from(Some(Phase::InProgress));
     life.turns(Phase::Failed, Some(&record));
     life.turns(Phase::Failed, Some(&start()));
     assert_eq!(log.messages(), [("warn".to_owned(), "Verification failed".to_owned())]);
@@ -124,11 +133,23 @@ fn a_failure_is_one_warning_for_each_attempt() {
 fn nodes_that_were_verified_before_are_not_told_of_one_by_one() {
     let log = Captured::start(Level::Info);
     for phase in [Phase::Verified, Phase::OutOfScope] {
-        Life { before: None }.turns(phase, None);
+        Life::from(None).turns(phase, None);
     }
-    status(&Change { node: &node().name, before: Some(Phase::OutOfScope), now: None, order: None });
+    status(&Change {
+        node: &node().name,
+        before: Some(Phase::OutOfScope),
+        now: None,
+        order: None,
+        is_taken_over: false,
+    });
     assert!(log.lines().is_empty());
-    status(&Change { node: &node().name, before: Some(Phase::Verified), now: None, order: None });
+    status(&Change {
+        node: &node().name,
+        before: Some(Phase::Verified),
+        now: None,
+        order: None,
+        is_taken_over: false,
+    });
     assert_eq!(log.messages(), [("info".to_owned(), "Node is gone".to_owned())]);
 }
 
@@ -169,4 +190,15 @@ fn gates_that_open_and_close_are_told() {
         "Taint removed again",
     ];
     assert_eq!(messages, expected);
+}
+
+#[test]
+fn a_failure_of_the_time_before_is_no_warning() {
+    let log = Captured::start(Level::Info);
+    for phase in [Phase::Failed, Phase::Unverified, Phase::Pending, Phase::Verified] {
+        Life { before: None, is_taken_over: true }.turns(phase, None);
+    }
+    assert!(log.lines().is_empty());
+    Life::from(None).turns(Phase::Failed, None);
+    assert_eq!(log.messages(), [("info".to_owned(), "Node status changed".to_owned())]);
 }

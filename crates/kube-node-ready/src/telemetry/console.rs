@@ -43,7 +43,7 @@ where
     }
 }
 
-/// All of the same width, so that messages begin in one column.
+/// The words have the same width, so that messages start in the same column.
 fn word(level: Level) -> (&'static str, AnsiColor) {
     match level {
         Level::TRACE => ("TRACE", AnsiColor::Magenta),
@@ -54,7 +54,8 @@ fn word(level: Level) -> (&'static str, AnsiColor) {
     }
 }
 
-/// What comes from a cluster may hold anything. It must not steer a terminal, nor look like a line of its own.
+/// Escapes control characters. Text from a cluster may contain anything; it must not control the terminal or look like
+/// a line of its own.
 fn harmless(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text.into();

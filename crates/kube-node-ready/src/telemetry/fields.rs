@@ -17,12 +17,12 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 /// The name under which an event carries its message.
 const MESSAGE: &str = "message";
 
-/// Names and values in the order in which they came.
+/// Names and values, in insertion order.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Fields(Vec<(String, Value)>);
 
-/// What an event says.
+/// The message and fields of an event.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) message: String,
@@ -34,7 +34,7 @@ pub(super) struct Said {
 pub(super) struct SpanFields;
 
 impl Said {
-    /// Collects from the outermost span to the event; whoever is nearer to the event wins.
+    /// Collects fields from the outermost span to the event; the value nearest to the event wins.
     pub(super) fn by<S>(event: &Event<'_>, context: &FmtContext<'_, S, SpanFields>) -> Self
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -58,7 +58,7 @@ impl Said {
 }
 
 impl Fields {
-    /// A later value takes the place of an earlier one.
+    /// Sets a field. A later value replaces an earlier one.
     pub(super) fn put(&mut self, name: &str, value: Value) {
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => *old = value,
@@ -115,13 +115,13 @@ impl Visit for Fields {
         self.visit(field, value.into());
     }
 
-    /// JSON knows no infinity, and no number that is none.
+    /// JSON has neither infinity nor NaN.
     fn record_f64(&mut self, field: &Field, value: f64) {
         let is_number = value.is_finite();
         self.visit(field, if is_number { value.into() } else { value.to_string().into() });
     }
 
-    /// With its causes, as a person reads them.
+    /// Records an error with its causes, as one line of text.
     fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
         let mut text = error.to_string();
         let mut cause = error.source();
@@ -148,7 +148,7 @@ impl<'writer> FormatFields<'writer> for SpanFields {
     }
 }
 
-/// A text as it is, without quotes; anything else as in JSON.
+/// Strings without quotes, anything else as JSON.
 pub(super) fn as_text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.into(),

@@ -12,7 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::fields::{Fields, Said, SpanFields};
 
-/// What every line has. A field of such a name is written with a stroke after it.
+/// Keys that every line has. A field with such a name gets a trailing underscore.
 const RESERVED: [&str; 3] = ["level", "timestamp", "msg"];
 
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use tracing::{debug, error, info, info_span, trace, warn};
 
 use super::*;
 
-/// A writer that keeps what was written.
+/// A writer that keeps everything written to it.
 #[derive(Debug, Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -36,7 +36,7 @@ fn written(level: Level, format: LogFormat, colour: Colour, say: impl FnOnce(&Te
     kept.take()
 }
 
-/// What is logged on this thread, as long as this is there.
+/// Captures the log lines of this thread while it is alive.
 pub(crate) struct Captured {
     kept: Kept,
     _guard: tracing::subscriber::DefaultGuard,
@@ -50,12 +50,12 @@ impl Captured {
         Self { kept, _guard: tracing::subscriber::set_default(subscriber) }
     }
 
-    /// The lines since this was last asked, without their time.
+    /// The lines since the last call, without their timestamps.
     pub(crate) fn lines(&self) -> Vec<Value> {
         parsed(&self.kept.take())
     }
 
-    /// Level and message of each of them.
+    /// The level and message of each line since the last call.
     pub(crate) fn messages(&self) -> Vec<(String, String)> {
         let word = |line: &Value, key: &str| line[key].as_str().unwrap().to_owned();
         self.lines().iter().map(|line| (word(line, "level"), word(line, "msg"))).collect()
@@ -66,7 +66,7 @@ fn json_lines(level: Level, say: impl FnOnce(&Telemetry)) -> Vec<Value> {
     parsed(&written(level, LogFormat::Json, Colour::Off, say))
 }
 
-/// The lines without their time, which has to be one.
+/// The lines without their timestamps, which have to be valid.
 fn parsed(text: &str) -> Vec<Value> {
     let without_time = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
@@ -83,7 +83,7 @@ fn json_line(say: impl FnOnce()) -> Value {
     lines.remove(0)
 }
 
-/// The lines without their time.
+/// The lines without their timestamps.
 fn console_lines(say: impl FnOnce()) -> Vec<String> {
     let text = written(Level::Info, LogFormat::Console, Colour::Off, |_| say());
     text.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
@@ -214,7 +214,7 @@ fn colours_are_for_terminals() {
     assert!(!written(Level::Info, LogFormat::Json, Colour::On, say).contains("\\u001b"));
 }
 
-/// What is heard of us and of libraries at a level.
+/// The lines of this project and of libraries that are logged at a level.
 fn heard(level: Level) -> Vec<String> {
     let lines = json_lines(level, |_| {
         debug!("ours");

@@ -1,4 +1,4 @@
-//! Blocks of YAML and JSON: configuration, values of the chart, and objects of Kubernetes.
+//! Blocks of YAML and JSON: configuration, values of the chart, and Kubernetes objects.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::page::{Block, Page};
 use crate::schema::Values;
 
-/// All that reads YAML.
+/// Everything that YAML is checked against.
 pub(crate) struct Readers {
     config: BTreeSet<String>,
     values: Values,
@@ -21,7 +21,7 @@ impl Readers {
         Self { config, values: Values::new() }
     }
 
-    /// Blocks of a page that are not what they are said to be.
+    /// Finds the blocks of a page that are invalid in their language.
     pub(crate) fn wrong(&self, page: &Page) -> Vec<String> {
         let blocks = &page.blocks;
         let following = blocks.iter().skip(1).map(Some).chain([None]);
@@ -37,7 +37,8 @@ impl Readers {
         blocks.iter().zip(following).filter_map(check).collect()
     }
 
-    /// What is wrong with YAML, told by its first key. A configuration that is followed by its mistakes must have them.
+    /// Finds the first mistake in YAML. Its keys determine what it is checked against. A configuration that is followed
+    /// by its mistakes must have exactly those.
     pub(crate) fn wrong_yaml(&self, text: &str, next: Option<&Block>) -> Option<String> {
         let documents: Vec<Value> = match serde_saphyr::from_multiple(text) {
             Ok(documents) => documents,

@@ -16,7 +16,7 @@ fn commands(page: &Page) -> Vec<Vec<String>> {
     scripts.chain(page.codes()).flat_map(split).collect()
 }
 
-/// The commands of a script. Quotes keep words together; nothing else of a shell is known.
+/// The commands of a script. Quotes keep words together; no other shell syntax is understood.
 fn split(script: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut quote = None;
@@ -56,7 +56,7 @@ pub(crate) fn targets(makefile: &str) -> BTreeSet<String> {
     rules.map(|(name, _)| name.to_owned()).filter(|name| !name.is_empty() && is_name(name)).collect()
 }
 
-/// Targets of make that are named and do not exist.
+/// Make targets that a page names and that do not exist.
 pub(crate) fn unknown_targets(page: &Page, known: &BTreeSet<String>) -> Vec<String> {
     let named = commands(page)
         .into_iter()
@@ -68,7 +68,7 @@ pub(crate) fn unknown_targets(page: &Page, known: &BTreeSet<String>) -> Vec<Stri
         .collect()
 }
 
-/// The arguments of our program in a command: called by its name, or in a pod of its image.
+/// The arguments of the program in a command that calls it by its name or in a pod of its image.
 fn arguments(words: &[String]) -> Option<&[String]> {
     if words[0].rsplit('/').next() == Some(NAME) {
         return Some(&words[1..]);
@@ -78,7 +78,7 @@ fn arguments(words: &[String]) -> Option<&[String]> {
     Some(&words[dashes + 1..])
 }
 
-/// Commands that the program does not take.
+/// Commands that the program does not accept.
 pub(crate) fn rejected(page: &Page, program: &str) -> Vec<String> {
     let is_rejected = |words: &Vec<String>| {
         let arguments = arguments(words).filter(|arguments| !arguments.is_empty())?;
@@ -102,7 +102,7 @@ pub(crate) fn missing_files(page: &Page) -> Vec<String> {
         .collect()
 }
 
-/// What is set on the command line of Helm, and is no value of the chart.
+/// Keys that are set on the command line of Helm and that are not values of the chart.
 pub(crate) fn unknown_values(page: &Page, values: &Values) -> Vec<String> {
     let helm = commands(page).into_iter().filter(|words| words[0] == "helm");
     let set = helm.flat_map(|words| {

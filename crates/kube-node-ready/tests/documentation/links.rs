@@ -18,7 +18,7 @@ fn target(page: &Page, link: &str) -> Option<(String, Option<String>)> {
     Some((path, anchor))
 }
 
-/// The path to which a relative one leads from a page.
+/// Resolves a relative path on a page.
 fn joined(page: &str, path: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
@@ -47,7 +47,7 @@ pub(crate) fn broken(page: &Page, pages: &[Page]) -> Vec<String> {
     page.links().into_iter().filter(is_broken).map(|link| format!("the link {link} is broken")).collect()
 }
 
-/// All files to which links lead from one page on, from page to page.
+/// All files that can be reached by links from a page, from page to page.
 pub(crate) fn reachable(start: &str, pages: &[Page]) -> BTreeSet<String> {
     let (mut found, mut next) = (BTreeSet::new(), vec![start.to_owned()]);
     while let Some(path) = next.pop() {
@@ -56,7 +56,7 @@ pub(crate) fn reachable(start: &str, pages: &[Page]) -> BTreeSet<String> {
         }
         if let Some(page) = pages.iter().find(|page| page.path == path) {
             let linked = page.links().into_iter().filter_map(|link| Some(target(page, &link)?.0));
-            // Of a folder its own page is shown.
+            // A folder is shown by its README.
             next.extend(
                 linked
                     .flat_map(|path| [format!("{path}/README.md"), path])

@@ -1,5 +1,5 @@
-//! Whether the documentation is true: links lead somewhere, YAML is what it is said to be, and whatever is named exists.
-//! No cluster is needed.
+//! Tests that the documentation is true: links resolve, YAML is valid, and everything that it names exists. No cluster
+//! is needed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod blocks;
@@ -21,12 +21,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file of the checkout.
+/// Reads a file of the checkout.
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The names of the files in a folder that end like this, with the folder, in order.
+/// The paths of the files in a folder whose names have this ending, sorted.
 fn files(folder: &str, ending: &str) -> Vec<String> {
     let entries = std::fs::read_dir(root().join(folder)).unwrap();
     let mut files: Vec<String> = entries
@@ -38,7 +38,7 @@ fn files(folder: &str, ending: &str) -> Vec<String> {
     files
 }
 
-/// All pages for people.
+/// All pages of the documentation.
 fn pages() -> Vec<Page> {
     let mut paths =
         ["README.md", "CHANGELOG.md", "deploy/helm/kube-node-ready/README.md"].map(str::to_owned).to_vec();
@@ -47,12 +47,12 @@ fn pages() -> Vec<Page> {
     paths.iter().map(|path| Page::new(path, &read(path))).collect()
 }
 
-/// A page that somebody could write, for trying whether mistakes are found.
+/// A made-up page, to test that mistakes are found.
 fn sample(text: &str) -> Page {
     Page::new("docs/sample.md", text)
 }
 
-/// Fails with everything that was found on any page.
+/// Fails with all findings on all pages.
 fn expect_none(found: impl Fn(&Page) -> Vec<String>) {
     let all: Vec<String> = pages()
         .iter()
@@ -73,7 +73,7 @@ fn every_page_and_example_is_linked_from_the_readme_or_from_a_linked_page() {
     wanted.extend(files("examples", ""));
     let found = links::reachable("README.md", &pages());
     let missing: Vec<&String> = wanted.iter().filter(|path| !found.contains(*path)).collect();
-    assert!(missing.is_empty(), "nobody finds {missing:?}");
+    assert!(missing.is_empty(), "no link leads to {missing:?}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn the_script_for_a_worker_runs_the_checks_of_a_configuration() {
         let run = Command::new(root().join("examples/run-worker-local.sh"))
             .arg(&config)
             .env_remove("KUBECONFIG")
-            // What bash takes for a function: the program has been built already.
+            // An exported bash function in place of cargo: the program is already built.
             .env(
                 "BASH_FUNC_cargo%%",
                 r#"() { while [ "$1" != -- ]; do shift; done; shift; "$PROGRAM" "$@"; }"#,

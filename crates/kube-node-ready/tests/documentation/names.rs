@@ -1,4 +1,4 @@
-//! Names that people type or look for: labels, taints, annotations, objects, variables, keys and metrics.
+//! Names that users type or search for: labels, taints, annotations, objects, variables, keys and metrics.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,12 +7,12 @@ use crate::page::Page;
 use crate::schema::Values;
 use crate::{files, read, root};
 
-/// Words in capitals that are no variables of ours.
+/// Words in capitals that are not variables of this project.
 const FOREIGN: [&str; 1] = ["NO_SCHEDULE"];
 /// Endings of files and hosts, which look like keys.
 const ENDINGS: [&str; 6] = [".md", ".yaml", ".json", ".rs", ".sh", ".cluster.local"];
 
-/// All names there are.
+/// All names that exist.
 pub(crate) struct Known {
     /// The words of all sources of names.
     words: BTreeSet<String>,
@@ -40,7 +40,7 @@ pub(crate) fn sources(folder: &str) -> String {
     text
 }
 
-/// Words as they occur in names of Kubernetes.
+/// Words as they occur in Kubernetes names.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/')));
     parts.map(|word| word.trim_end_matches(['-', '.', '/'])).filter(|word| !word.is_empty())
@@ -79,7 +79,7 @@ impl Known {
         Self { words: known, keys, sections, values: Values::new(), roots }
     }
 
-    /// Names on a page that do not exist.
+    /// Finds the names on a page that do not exist.
     pub(crate) fn unknown(&self, page: &Page) -> Vec<String> {
         let scripts = page.scripts().map(|block| block.text.as_str());
         let named = scripts
@@ -90,7 +90,7 @@ impl Known {
         named.chain(wrong_keys).map(|name| format!("nothing is called {name}")).collect()
     }
 
-    /// Whether something that looks like a key is one. The rest passes.
+    /// Returns false for text that looks like a key and is not one.
     fn is_key(&self, code: &str) -> bool {
         let path = &code.split(':').next().unwrap_or_default().replace("[0]", "[]");
         let is_path = path.contains('.')
@@ -104,7 +104,7 @@ impl Known {
     }
 }
 
-/// Whether a word is a name that we give.
+/// Returns true if a word is a name of this project.
 fn is_ours(word: &str) -> bool {
     let is_variable = word.contains('_')
         && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
@@ -115,7 +115,7 @@ fn is_ours(word: &str) -> bool {
             .any(|prefix| word.starts_with(prefix))
 }
 
-/// The names of what the chart makes in a release of its own name.
+/// The names of the objects that the chart creates in a release named after it.
 fn objects(templates: &str) -> impl Iterator<Item = String> {
     let endings = ["}}-", "%s-", "\"who\" \""].into_iter().flat_map(|before| templates.split(before).skip(1));
     endings

@@ -1,10 +1,10 @@
-//! A page of Markdown, as far as it is looked at here.
+//! A Markdown page, as far as the tests look at it.
 
 use std::collections::BTreeSet;
 
 /// One page.
 pub(crate) struct Page {
-    /// Where it is, from the root of the checkout.
+    /// Its path, from the root of the checkout.
     pub(crate) path: String,
     /// Its fenced blocks.
     pub(crate) blocks: Vec<Block>,
@@ -14,11 +14,11 @@ pub(crate) struct Page {
 
 /// A fenced block.
 pub(crate) struct Block {
-    /// Where it begins.
+    /// The line on which it begins.
     pub(crate) line: usize,
-    /// What is said behind the fence.
+    /// The language after the opening fence.
     pub(crate) language: String,
-    /// What is in it.
+    /// Its content.
     pub(crate) text: String,
 }
 
@@ -52,12 +52,12 @@ impl Page {
         self.blocks.iter().filter(|block| ["sh", "bash", "console"].contains(&block.language.as_str()))
     }
 
-    /// What is between backticks in the prose.
+    /// Inline code in the prose.
     pub(crate) fn codes(&self) -> Vec<&str> {
         self.prose.split("\n\n").flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2)).collect()
     }
 
-    /// Where links lead.
+    /// The targets of its links.
     pub(crate) fn links(&self) -> Vec<String> {
         let without_code = |paragraph: &str| paragraph.split('`').step_by(2).collect::<Vec<_>>().concat();
         let prose: String = self.prose.split("\n\n").map(without_code).collect::<Vec<_>>().join("\n\n");
@@ -77,7 +77,7 @@ impl Page {
         anchors
     }
 
-    /// What is between backticks in the first cells of the tables below a heading.
+    /// Inline code in the first cells of the tables below a heading.
     pub(crate) fn first_cells(&self, heading: &str) -> Vec<&str> {
         let below =
             self.prose.lines().skip_while(|line| line.trim_start_matches('#').trim() != heading).skip(1);

@@ -1,4 +1,4 @@
-//! Values of the chart, as far as keys go: Helm itself checks the rest.
+//! Keys in the values of the chart: Helm itself checks the rest.
 
 use knr_core::config::Config;
 use serde_json::Value;
@@ -14,7 +14,7 @@ impl Values {
         Self { schema: serde_json::from_str(&text).unwrap() }
     }
 
-    /// What is wrong with values.
+    /// Finds the first mistake in values.
     pub(crate) fn wrong(&self, values: &Value) -> Option<String> {
         if let Some(key) = self.unknown(&self.schema, values) {
             return Some(format!("the chart has no value {key}, nor is it a key of the configuration"));
@@ -24,13 +24,13 @@ impl Values {
         Config::parse(&config).err().map(|problems| problems.to_string())
     }
 
-    /// Whether there is such a value: `controller.replicas`.
+    /// Returns true if the chart has such a value: `controller.replicas`.
     pub(crate) fn has(&self, path: &str) -> bool {
         let nested = path.rsplit('.').fold(Value::Null, |below, key| serde_json::json!({ key: below }));
         self.unknown(&self.schema, &nested).is_none()
     }
 
-    /// The first key that a schema does not know.
+    /// The first key that is not in a schema.
     fn unknown(&self, schema: &Value, values: &Value) -> Option<String> {
         let values = values.as_object()?;
         let schemas = self.expanded(schema);
@@ -45,7 +45,7 @@ impl Values {
         })
     }
 
-    /// A schema with all that it refers to.
+    /// A schema with everything that it refers to.
     fn expanded<'s>(&'s self, schema: &'s Value) -> Vec<&'s Value> {
         let referred =
             schema["$ref"].as_str().and_then(|path| self.schema.pointer(path.trim_start_matches('#')));

@@ -1,4 +1,4 @@
-//! Those who make, change and remove nodes: an autoscaler, Karpenter, a rude writer; and bad luck.
+//! The actors that create, change and remove nodes: an autoscaler, Karpenter, a rude writer; and random disturbances.
 
 use jiff::{SignedDuration, Timestamp};
 use knr_core::config::Effect;
@@ -10,18 +10,18 @@ use super::{ActorEvent, Fit, Machine, kubelet, people, readiness};
 use crate::run::{Event, Sim};
 use crate::scenario::INIT_PODS;
 
-/// The API server keeps times in whole seconds.
+/// Truncates a time to whole seconds, as the API server does.
 pub(super) fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-/// Lets something happen to a machine some time between these numbers of milliseconds.
+/// Schedules an event at a random time, `low` to `high` milliseconds from now.
 pub(super) fn soon(sim: &mut Sim, low: u64, high: u64, event: ActorEvent) {
     let after = sim.rng.between(low, high);
     sim.at(after, Event::Actor(event));
 }
 
-/// A machine joins as a node, as an autoscaler or a template makes it.
+/// A machine joins as a node, the way an autoscaler or a template creates it.
 pub(super) fn join(sim: &mut Sim, name: &str) {
     if sim.api.node(name).is_some() {
         return;
@@ -120,13 +120,13 @@ pub(super) fn register(sim: &mut Sim, name: &str, uid: &Uid) {
     }
 }
 
-/// Somebody deletes a node; a finalizer may take its time.
+/// Somebody deletes a node. A finalizer may delay the removal.
 pub(super) fn leave(sim: &mut Sim, name: &str) {
     sim.note(name, "is deleted by the autoscaler");
     sim.api.edit_node(name, |node| node["metadata"]["deletionTimestamp"] = json!("now"));
 }
 
-/// Karpenter has to end the machine before its node goes.
+/// Karpenter has to terminate the machine before its node is removed.
 pub(crate) fn claim_deleted(sim: &mut Sim, node: &NodeRef) {
     soon(sim, 500, 8_000, ActorEvent::ClaimGone(node.clone()));
 }
@@ -155,7 +155,7 @@ pub(super) fn notice_node(sim: &mut Sim, node: &NodeView) {
     }
 }
 
-/// Pods come to an open node, or go from it.
+/// Pods are scheduled to an open node, or leave it.
 pub(super) fn workload(sim: &mut Sim, name: &str, uid: &Uid) {
     if sim.actors.calm || !sim.actors.is_machine(name, uid) {
         return;
@@ -174,7 +174,7 @@ pub(super) fn workload(sim: &mut Sim, name: &str, uid: &Uid) {
     soon(sim, 5_000, 120_000, ActorEvent::Workload(name.to_owned(), uid.clone()));
 }
 
-/// The machine is gone. Its pods go later, and its name may be used again at once.
+/// The machine is gone. Its pods are removed later, and its name may be reused at once.
 pub(super) fn remove(sim: &mut Sim, name: &str, uid: &Uid) {
     if !sim.actors.is_machine(name, uid) {
         return;
@@ -201,13 +201,14 @@ pub(super) fn remove(sim: &mut Sim, name: &str, uid: &Uid) {
     }
 }
 
-/// One of many things happens.
+/// Causes one of many disturbances.
 pub(super) fn disturb(sim: &mut Sim) {
     if sim.actors.calm {
         return;
     }
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     let Some(name) = sim.rng.pick(&names).cloned() else { return };
+    sim.monitor.touched(None);
     let what = sim.rng.below(31);
     match what {
         15..19 if sim.replica_count() == 0 => sim.restart_keeper(&name),
@@ -247,7 +248,7 @@ pub(super) fn disturb(sim: &mut Sim) {
     }
 }
 
-/// Edits taints and labels of its own, anywhere in the list.
+/// The rude writer edits its own taints, anywhere in the list, and its own labels.
 fn rude(sim: &mut Sim, name: &str) {
     let (what, place) = (sim.rng.below(4), sim.rng.below(5));
     sim.note(name, "the rude writer edits taints and labels");
@@ -270,7 +271,7 @@ fn rude(sim: &mut Sim, name: &str) {
     });
 }
 
-/// An autoscaler restores a taint which it made the node with.
+/// An autoscaler restores a taint with which it created the node.
 fn taint_back(sim: &mut Sim, name: &str) {
     let taints = &sim.config.node_management.taints;
     let is_open = |node: &NodeView| taints.iter().all(|taint| node.position(taint).is_none());

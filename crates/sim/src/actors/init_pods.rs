@@ -1,4 +1,4 @@
-//! Init pods: made for each node, ready after a while, and started again with their machine.
+//! Init pods: created for each node, ready after a while, and started again with their machine.
 
 use knr_core::ids::{Uid, Version};
 use knr_core::names;
@@ -9,7 +9,7 @@ use super::crowd::{soon, whole_second};
 use crate::run::Sim;
 use crate::scenario::{INIT_PODS, InitPod};
 
-/// The `DaemonSet` controller makes a pod for each node, as soon as it sees it.
+/// The `DaemonSet` controller creates a pod for a node as soon as it sees the node.
 pub(super) fn make(sim: &mut Sim, name: &str, node: &Uid, pod: InitPod) {
     let Some(machine) = sim.actors.machines.get(name).filter(|machine| machine.uid == *node) else { return };
     let boot = machine.boot;
@@ -40,12 +40,21 @@ pub(super) fn done(sim: &mut Sim, uid: &Uid, kind: InitPod, boot: u32) {
     }
     sim.monitor.init_pod_ready(&machine.uid, &machine.boot_id(boot), kind);
     let mut pod = (*pod).clone();
-    if !pod.annotations.contains_key(kind.annotation) && sim.rng.permille(300) {
-        // It says so itself, and is ready a little later.
-        pod.annotations.insert(kind.annotation.to_owned(), "true".to_owned());
-        soon(sim, 500, 3_000, ActorEvent::InitPodDone(uid.clone(), kind, boot));
+    let says_so = kind.annotations.iter().all(|key| pod.annotations.contains_key(*key));
+    if !says_so && (pod.ready || sim.rng.permille(300)) {
+        let said = kind.annotations.map(|key| (key.to_owned(), "true".to_owned()));
+        pod.annotations = pod
+            .annotations
+            .iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .chain(said)
+            .collect();
     } else {
         pod.ready = true;
+    }
+    if !(pod.ready && kind.annotations.iter().all(|key| pod.annotations.contains_key(*key))) {
+        // It is ready first and says so a little later, or the other way round.
+        soon(sim, 500, 3_000, ActorEvent::InitPodDone(uid.clone(), kind, boot));
     }
     sim.api.put_init_pod(pod);
 }
@@ -55,7 +64,7 @@ fn all_on(sim: &Sim, name: &str) -> Vec<InitPodView> {
     pods.map(|pod| (**pod).clone()).collect()
 }
 
-/// The node controller marks the pods of a kubelet that is gone.
+/// The node controller marks the pods of a kubelet that is gone as not ready.
 pub(super) fn not_ready(sim: &mut Sim, name: &str) {
     for mut pod in all_on(sim, name) {
         pod.ready = false;
@@ -63,7 +72,7 @@ pub(super) fn not_ready(sim: &mut Sim, name: &str) {
     }
 }
 
-/// The kubelet starts all containers again after a restart of its machine.
+/// The kubelet starts all containers again after its machine was restarted.
 pub(super) fn start_again(sim: &mut Sim, name: &str, boot: u32) {
     for mut pod in all_on(sim, name) {
         let component = pod.labels.get(names::INIT_POD_LABEL).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! People: what they do to nodes, workers, pools and to the configuration.
+//! Operators, and what they do to nodes, workers, pools and the configuration.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::scenario;
 
 /// A changed configuration reaches a process within this many milliseconds.
 const TAKEN_UP_WITHIN: u64 = 5_000;
-/// The value of the annotation on a node that is paused for good.
+/// The value of the pause annotation on a node that stays paused for good.
 const FORGOTTEN: &str = "forgotten";
 
-/// A person wants a node to be verified again.
+/// An operator wants a node to be verified again.
 pub(super) fn remove_label(sim: &mut Sim, name: &str) {
     sim.note(name, "a person removes the verified label");
     if let Some(node) = sim.api.node(name) {
@@ -29,7 +29,7 @@ pub(super) fn remove_label(sim: &mut Sim, name: &str) {
     });
 }
 
-/// A person wants all nodes to be verified again.
+/// An operator wants all nodes to be verified again.
 pub(super) fn remove_all_labels(sim: &mut Sim) {
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     if names.len() >= 10 {
@@ -44,6 +44,7 @@ pub(super) fn delete_worker(sim: &mut Sim, name: &str) {
     let worker = sim.api.workers().find(|worker| worker.stamp.node.name.as_str() == name).cloned();
     if let Some(worker) = worker {
         sim.note(name, "a person deletes the worker");
+        sim.monitor.touched(Some(name));
         let _ = sim.api.delete_worker(&worker.id);
     }
 }
@@ -92,7 +93,7 @@ pub(super) fn pause(sim: &mut Sim, name: &str) {
     });
 }
 
-/// Edits the configuration, if that leaves one which the product takes.
+/// Edits the configuration, if the product accepts the result.
 pub(super) fn edit_config(sim: &mut Sim) {
     let mut config = (*sim.config).clone();
     let what = scenario::edit(&mut config, sim.actors.has_init_pods, &mut sim.rng);
@@ -107,12 +108,17 @@ pub(super) fn edit_config(sim: &mut Sim) {
             sim.monitor.opened_by_hand(uid);
         }
     }
+    if config.worker.image != sim.config.worker.image {
+        for machine in sim.actors.machines.values_mut() {
+            machine.has_image = false;
+        }
+    }
     sim.config = Arc::new(config);
     sim.monitor.config_changed(&sim.api, &sim.config, sim.now);
     sim.reconfigure(TAKEN_UP_WITHIN);
 }
 
-/// A person asks for an attempt at once.
+/// An operator asks for an immediate attempt.
 pub(super) fn ask_for_retry(sim: &mut Sim, name: &str) {
     sim.note(name, "a person asks for an attempt at once");
     sim.stats.count("attempt asked for");
@@ -120,7 +126,7 @@ pub(super) fn ask_for_retry(sim: &mut Sim, name: &str) {
     annotate(sim, name, names::RETRY_ANNOTATION, &now);
 }
 
-/// A person pauses many nodes, and never thinks of them again.
+/// An operator pauses many nodes, and forgets them.
 pub(super) fn forget_pauses(sim: &mut Sim) {
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     sim.stats.count("many nodes paused for good");
@@ -141,35 +147,36 @@ fn annotate(sim: &mut Sim, name: &str, key: &str, value: &str) {
     });
 }
 
-/// Adds one of Karpenter's pools, removes it, or edits what it knows of the gates.
+/// Adds a Karpenter pool, removes one, or edits which gates it knows.
 pub(super) fn edit_pools(sim: &mut Sim) {
     let name = *sim.rng.pick(&["aware", "unaware", "unlisted"]).unwrap_or(&"aware");
-    let what = match sim.pools.iter().position(|pool| pool.name == name) {
+    let what = match sim.api.pool(name).cloned() {
         None => {
-            sim.pools.push(PoolView { name: name.to_owned(), startup_taints: scenario::gate_keys() });
+            let startup_taints = scenario::gate_keys();
+            sim.api.put_pool(PoolView { name: name.to_owned(), startup_taints });
             "NodePool added"
         }
-        Some(index) if sim.rng.permille(300) => {
-            sim.pools.remove(index);
+        Some(_) if sim.rng.permille(300) => {
+            sim.api.remove_pool(name);
             "NodePool removed"
         }
-        Some(index) => {
-            let taints = &mut sim.pools[index].startup_taints;
+        Some(mut pool) => {
+            let taints = &mut pool.startup_taints;
             if !taints.is_empty() && sim.rng.permille(300) {
                 taints.pop_first();
             } else {
                 *taints = if taints.is_empty() { scenario::gate_keys() } else { BTreeSet::new() };
             }
+            sim.api.put_pool(pool);
             "NodePool edited"
         }
     };
     sim.note("", format_args!("{what}: {name}"));
     sim.stats.count(what);
-    sim.monitor.pools_changed(&sim.pools, sim.now);
-    sim.tell_pools();
+    sim.monitor.pools_changed(&sim.api.pools(), sim.now);
 }
 
-/// At the end nothing is paused but what was forgotten.
+/// Lifts all pauses except the forgotten ones, and ends the dry run.
 pub(super) fn let_go(sim: &mut Sim) {
     let names: Vec<String> = sim.api.nodes().map(|(name, _)| name.clone()).collect();
     for name in names {

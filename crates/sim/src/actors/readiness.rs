@@ -1,4 +1,4 @@
-//! The condition `Ready` of nodes: it comes late, goes for a while, and is lost with the kubelet.
+//! The `Ready` condition of nodes: it becomes true late, turns false for a while, and is lost with the kubelet.
 
 use knr_core::ids::Uid;
 use knr_core::view::WorkerView;

@@ -1,10 +1,11 @@
 //! JSON patch as the API server applies it.
 //!
-//! One thing differs from the standard, and our patches rest on it: a test for null passes where nothing is.
+//! It deviates from the standard in one point, on which the product's patches rely: a test for null passes where the
+//! path does not exist.
 
 use serde_json::Value;
 
-/// Applies all steps or none.
+/// Applies all operations or none.
 pub(crate) fn apply(document: &Value, ops: &Value) -> Result<Value, String> {
     let mut changed = document.clone();
     for op in ops.as_array().into_iter().flatten() {
@@ -68,7 +69,7 @@ fn remove(parent: &mut Value, key: &str) -> Option<()> {
     Some(())
 }
 
-/// Empty lists and maps are not stored.
+/// Removes empty lists and maps, which the API server does not store.
 pub(crate) fn prune(node: &mut Value) {
     for (parent, key) in [("/spec", "taints"), ("/metadata", "labels"), ("/metadata", "annotations")] {
         if let Some(Value::Object(map)) = node.pointer_mut(parent)

@@ -9,8 +9,8 @@ use super::{Api, Change, NodeObject, Object};
 use crate::observe;
 
 impl Api {
-    /// Versions begin again, with all objects as they are: as if the backup had been made just before. What a backup loses
-    /// besides, others may take away, too; only a restore makes versions go back.
+    /// Resets all versions and keeps all objects, as if the backup had just been taken. Whatever else a backup loses,
+    /// other actors may remove as well. Only a restore makes versions go back.
     pub(crate) fn restore(&mut self) {
         let mut objects: Vec<Object> = self.objects().collect();
         objects.sort_by_key(Object::version);
@@ -49,6 +49,11 @@ impl Api {
                 self.init_pods.insert(pod.uid.clone(), pod.clone());
                 Object::InitPod(pod)
             }
+            Object::Pool(mut pool) => {
+                Arc::make_mut(&mut pool).version = version;
+                self.pools.insert(pool.view.name.clone(), pool.clone());
+                Object::Pool(pool)
+            }
         }
     }
 }
@@ -59,6 +64,7 @@ impl Object {
             Self::Node(node) => node.view.version,
             Self::Worker(worker) => worker.version,
             Self::InitPod(pod) => pod.version,
+            Self::Pool(pool) => pool.version,
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Api, Refusal, new_worker};
 
 impl Api {
-    /// Carries out an order as the product does, with the same preconditions.
+    /// Carries out an action as the product does, with the same preconditions.
     pub(crate) fn carry_out(&mut self, action: &Action) -> Result<Vec<Fact>, Refusal> {
         match action {
             Action::StartWorker { stamp } => {
@@ -45,7 +45,7 @@ impl Api {
                     return Err(Refusal::Conflict);
                 }
                 if claim.is_some() {
-                    // Karpenter sees to the node.
+                    // Karpenter deletes the node.
                     return Ok(Vec::new());
                 }
                 let ops = json!([{ "op": "add", "path": "/metadata/deletionTimestamp", "value": "now" }]);

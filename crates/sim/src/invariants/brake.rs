@@ -1,26 +1,28 @@
-//! L3: when many nodes fail at once, the cluster is suspected: nothing is deleted, and no open node is closed.
+//! L3: when many nodes fail at once, the cluster is suspected. Then no node is deleted, and no open node is closed.
 //!
-//! The brake is on while more than one and more than `maxFailingPercent` of the managed nodes fail. A node that fails is
-//! one of those that fail, so the bound holds at every single closing and deletion: the nodes that fail then, this one
-//! among them, are no more than `max(1, floor(maxFailingPercent / 100 * managed))`. From this follows that no more nodes
-//! than that are ever closed because they failed again and still are, if they are tried again at least every two minutes.
+//! The brake is on while more than one node and more than `maxFailingPercent` of the managed nodes fail. The node that
+//! is closed or deleted is itself one of the failing nodes, so this bound holds at every closing and deletion: at most
+//! `max(1, floor(maxFailingPercent / 100 * managed))` nodes fail at that time. It follows that at any time no more
+//! nodes than that are closed because they failed again, if they are tried again at least every two minutes.
 //!
-//! What counts as failing is what the process that decides cannot say it did not know, so the bound is checked when it
-//! decides, not when its request arrives: meanwhile further nodes may fail.
+//! Only failures that the deciding process must know of count. The bound is therefore checked when it decides, not when
+//! its request arrives: in the meantime more nodes may fail.
 //!
-//! - One by one ([`Rule::Brake`]): nodes that carry a failure of the last two minutes and are closed, and those whose
-//!   closing this process has ordered and not yet heard of.
-//! - At once ([`Rule::BrakeAtOnce`]): also nodes whose worker it knows to have failed, though that is not yet recorded. If
-//!   more nodes than the threshold are found to have failed since the last decision, none of them is closed.
+//! - One by one ([`Rule::Brake`]): closed nodes with a failure that was recorded in the last two minutes, whether as a
+//!   failed attempt or, while the brake is on, as the fault of the cluster; and nodes whose closing this process has
+//!   ordered without an answer so far.
+//! - At once ([`Rule::BrakeAtOnce`]): also nodes whose worker the process knows to have failed, although that is not
+//!   recorded yet. If more nodes than the threshold have failed since the last decision, none of them is closed.
 //!
-//! Slack: of the managed nodes the most are taken that there were in ten minutes, for so long it may take to learn that
-//! a node is gone. While two processes lead, neither can know what the other closes at the same time, and nothing is checked.
+//! Slack: the number of managed nodes is the maximum of the last ten minutes, because it may take that long to learn
+//! that a node is gone. While two processes lead, nothing is checked, because neither can know what the other closes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use knr_core::action::{Action, Closing};
 use knr_core::explain::Trouble;
+use knr_core::fault::Blame;
 use knr_core::ids::{NodeRef, Uid};
 use knr_core::state::{NodeState, StatePhase};
 use knr_core::view::{NodeView, Purpose, Stage};
@@ -30,23 +32,23 @@ use super::{Monitor, Rule, is_closed, is_excluded, is_paused};
 use crate::run::Decided;
 use crate::writers::Request;
 
-/// A node that keeps failing is tried again, and found to fail again, within this time.
+/// A node that keeps failing is tried again, and fails again, within this time.
 const RECENT: SignedDuration = SignedDuration::from_mins(2);
-/// How long it may take to learn that a node is gone.
-const LEARNED_WITHIN: SignedDuration = SignedDuration::from_mins(10);
-/// An order that was not answered after this long is not under way any more: queue, request and patience.
-const UNDER_WAY: SignedDuration = SignedDuration::from_secs(45);
+/// The maximum time that it may take to learn that a node is gone.
+pub(super) const LEARNED_WITHIN: SignedDuration = SignedDuration::from_mins(10);
+/// An order without an answer after this time is no longer in flight. It covers the queue, the request and a margin.
+const UNDER_WAY: SignedDuration = SignedDuration::from_secs(50);
 
-/// Closings that were decided and may still be under way, by replica, its life and the node.
+/// Closings of nodes that failed again, which were decided and may still be in flight, by replica, its life and the node.
 #[derive(Debug, Default)]
-pub(super) struct Closings(BTreeMap<(usize, u32, Uid), Timestamp>);
+pub(super) struct FailedAgain(BTreeMap<(usize, u32, Uid), Timestamp>);
 
-impl Closings {
+impl FailedAgain {
     fn note(&mut self, decided: &Decided<'_>, node: &Uid, now: Timestamp) {
         self.0.insert((decided.replica, decided.life, node.clone()), now);
     }
 
-    /// A request was answered, and was not carried out.
+    /// Drops a request that was not carried out.
     pub(super) fn forget(&mut self, request: &Request) {
         let node = request.order.action.node().uid.clone();
         self.0.remove(&(request.replica, request.life, node));
@@ -59,8 +61,8 @@ impl Closings {
     }
 }
 
-/// It was closed and has passed since, or a person has opened it since, or its closing has not been carried out yet and it
-/// is not known to fail.
+/// Returns whether a node was closed and has passed since, was opened by an operator since, or is still open and not
+/// known to fail.
 fn counts_no_longer(decided: &Decided<'_>, uid: &Uid) -> bool {
     let taints = &decided.config.node_management.taints;
     decided.engine.world().entries().any(|(_, entry)| {
@@ -74,12 +76,12 @@ fn counts_no_longer(decided: &Decided<'_>, uid: &Uid) -> bool {
 }
 
 impl Monitor {
-    /// Holds closings and deletions that were just decided against the brake.
+    /// Checks closings and deletions that were just decided against the brake.
     pub(super) fn brake(&mut self, decided: &Decided<'_>, now: Timestamp) {
         for order in decided.orders {
             match &order.action {
                 Action::CloseGate { node, because: Closing::FailedAgain, .. } => {
-                    self.closings.note(decided, &node.uid, now);
+                    self.failed_again.note(decided, &node.uid, now);
                     self.hold_against_brake(decided, node, "closed", now);
                 }
                 Action::DeleteNode { node, .. } => self.hold_against_brake(decided, node, "deleted", now),
@@ -88,10 +90,10 @@ impl Monitor {
         }
     }
 
-    /// The brake is on only for nodes that are looked after and may fail now: anything else would keep it on for good.
+    /// Only managed nodes that may be failing now turn the brake on. Any other node would keep it on for good.
     pub(super) fn brake_is_needed(&mut self, decided: &Decided<'_>) {
         let Some(Trouble::ManyFail { failing, .. }) = decided.engine.trouble() else { return };
-        // A worker fails as well by not starting or not ending in time.
+        // A worker also fails by not starting or not ending in time.
         let may_fail = |_: &Self, entry: &NodeEntry| {
             !entry.workers.is_empty() || entry.state.as_ref().is_some_and(NodeState::is_failing)
         };
@@ -105,7 +107,7 @@ impl Monitor {
     fn hold_against_brake(&mut self, decided: &Decided<'_>, node: &NodeRef, what: &str, now: Timestamp) {
         let managed = self.managed.most_since(now - LEARNED_WITHIN);
         let limits = &decided.config.limits.deletion;
-        let mut failing = self.closings.under_way(decided, now);
+        let mut failing = self.failed_again.under_way(decided, now);
         failing.retain(|uid| !counts_no_longer(decided, uid));
         failing.insert(node.uid.clone());
         failing.extend(
@@ -123,7 +125,19 @@ impl Monitor {
         }
     }
 
-    /// Nodes that are looked after and of which the process knows that they fail.
+    /// Returns whether a process must know that too many nodes fail at once.
+    pub(super) fn is_in_trouble(&self, decided: &Decided<'_>, now: Timestamp) -> bool {
+        let managed = self.managed.most_since(now - LEARNED_WITHIN);
+        let required = &decided.engine.policies().fallback().requires;
+        let failing = self.failing(decided, |monitor, entry| {
+            let is_required = entry.workers.values().all(|worker| worker.view.stamp.requires == *required);
+            monitor.has_recorded_failure(decided, entry, now)
+                || is_required && monitor.has_known_failure(entry)
+        });
+        decided.config.limits.deletion.too_many_failing(failing.len(), managed)
+    }
+
+    /// Returns the managed nodes that the process knows to fail.
     fn failing(&self, decided: &Decided<'_>, fails: impl Fn(&Self, &NodeEntry) -> bool) -> BTreeSet<Uid> {
         let entries = decided.engine.world().entries().map(|(_, entry)| entry);
         let failing = entries.filter_map(|entry| {
@@ -134,18 +148,17 @@ impl Monitor {
         failing.collect()
     }
 
-    /// It carries the failure, and is closed.
+    /// Returns whether a failure is recorded on the node, and the node is closed.
     fn has_recorded_failure(&self, decided: &Decided<'_>, entry: &NodeEntry, now: Timestamp) -> bool {
         let (Some(view), Some(state)) = (&entry.view, &entry.state) else { return false };
         let recorded = self.failed.get(&view.id.uid);
-        state.phase == StatePhase::Failed
-            && state.is_failing()
-            && state.boot == view.boot
+        state.is_failing()
+            && *state.run_boot.as_ref().unwrap_or(&state.boot) == view.boot
             && is_closed(view, &decided.config.node_management.taints)
             && recorded.is_some_and(|at| now.duration_since(*at) < RECENT)
     }
 
-    /// Its worker has failed, which is not recorded yet.
+    /// Returns whether the node's worker has failed, which is not recorded yet.
     fn has_known_failure(&self, entry: &NodeEntry) -> bool {
         let Some(view) = &entry.view else { return false };
         let next = entry.state.as_ref().map_or(0, |state| state.serial) + 1;
@@ -155,7 +168,7 @@ impl Monitor {
                 == (&view.id, &view.boot, next, Purpose::Verify)
                 && matches!(worker.stage, Stage::Ended(_))
                 && !worker.leaving
-                && self.runs.has_failed(&worker.id.uid)
+                && matches!(self.runs.blame(&worker.id.uid), Some(Blame::Node | Blame::Cluster))
         })
     }
 }

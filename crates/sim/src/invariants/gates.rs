@@ -1,4 +1,4 @@
-//! S1, S2 and S5: what opens and closes gates, and that nothing else is touched.
+//! S1, S2 and S5: what opens and closes gates, and that nothing else is changed.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,10 @@ use serde_json::Value;
 use super::{Monitor, Rule, Write, is_closed, is_labelled, our_taints, state_of};
 use crate::api::{Api, NodeObject};
 
-/// A change of a pool is known to every controller after this long.
-const POOLS_KNOWN_WITHIN: SignedDuration = SignedDuration::from_mins(1);
-/// Whoever closes an idle node has found out that it is within this time.
-const FOUND_IDLE_WITHIN: SignedDuration = SignedDuration::from_secs(40);
+/// A process that closes an idle node has found it idle within the interval and this time.
+const FOUND_IDLE_WITHIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// A judgement of monitoring is acted upon within this time, or not at all.
+/// A judgement of the monitoring is acted upon within this time, or not at all.
 const ACTED_UPON_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
 impl Monitor {
@@ -36,7 +34,7 @@ impl Monitor {
         let mut keys =
             vec![names::STATE_ANNOTATION.to_owned(), config.node_management.verified_label.key.clone()];
         keys.extend(config.gates.iter().map(|gate| gate.completed_annotation.clone()));
-        // A request for an attempt is removed with the result of that attempt, and never made.
+        // The controller removes a request for an attempt together with the result of the attempt, and never adds one.
         if !after.view.annotations.contains_key(names::RETRY_ANNOTATION) {
             keys.push(names::RETRY_ANNOTATION.to_owned());
         }
@@ -92,8 +90,9 @@ impl Monitor {
         }
     }
 
-    /// A person has removed the state, which starts everything again, and the first worker is still there. It ended well
-    /// on this node in this boot, and by the design may be heard once more, even if the label was removed after it ended.
+    /// Returns whether an operator has removed the state, which starts everything over, while the first worker is still
+    /// there. It passed on this node in this boot. By design its result may count again, even if the label was removed
+    /// after it ended.
     fn is_heard_again(&self, api: &Api, node: &NodeView) -> bool {
         state_of(node).is_none()
             && self.ended_well.contains(&(node.id.uid.clone(), node.boot.clone()))
@@ -126,9 +125,12 @@ impl Monitor {
         let rebooted = state.as_ref().is_some_and(|state| state.boot != before.boot);
         let found_unsound = self.unsound.get(&before.id.uid).copied();
         let since = write.now - ACTED_UPON_WITHIN;
-        // On a paused node a judgement waits, and the checks are run again after it.
+        // On a paused node a judgement waits until the pause ends, and the checks run again after it.
         let failed_since = self.runs.has_failed_since(&before.id.uid, &before.boot, since);
-        if found_unsound.is_some_and(|at| at > since || failed_since) {
+        // A run without a verdict leaves the node on probation, even once its label is back.
+        let is_on_probation =
+            found_unsound.is_some() || state.as_ref().is_some_and(|state| state.inconclusive > 0);
+        if found_unsound.is_some_and(|at| at > since) || is_on_probation && failed_since {
             return;
         }
         if is_labelled(before, config) && !rebooted {
@@ -145,7 +147,7 @@ impl Monitor {
 
     fn pool_knows(&mut self, write: &Write<'_>, node: &NodeView, added: &[&Taint]) {
         let Some(pool) = node.labels.get(names::KARPENTER_POOL_LABEL) else { return };
-        let since = write.outages.cut_off_since(write.request.decided - POOLS_KNOWN_WITHIN);
+        let since = write.outages.cut_off_since(self.pools.unknown_since(write.request.decided));
         if !added.iter().all(|taint| self.pools.knew(pool, &taint.key, since)) {
             self.violate(
                 node.id.name.as_str(),
@@ -155,13 +157,14 @@ impl Monitor {
         }
     }
 
-    /// A node that is closed only because it never had the gate is one on which nothing runs.
+    /// A node that is closed only because it never had the gate must be idle.
     fn is_idle(&mut self, write: &Write<'_>, node: &NodeView, added: &[&Taint]) {
         let name = node.id.name.as_str();
         let is_backfill = matches!(write.action(), Action::CloseGate { because: Closing::Backfill, .. });
         let machine = write.machines.get(name).filter(|machine| machine.uid == node.id.uid);
         let Some(since) = machine.and_then(|machine| machine.busy).filter(|_| is_backfill) else { return };
-        if since + FOUND_IDLE_WITHIN < write.request.decided {
+        let within = write.config().reconciliation.interval() + FOUND_IDLE_WITHIN;
+        if since + within < write.request.decided {
             self.violate(name, Rule::S5, "a node that never had the gate was closed although pods run there");
         }
         if added.iter().any(|taint| taint.effect == Effect::NoExecute) {

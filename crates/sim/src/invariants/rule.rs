@@ -2,54 +2,62 @@
 
 use std::fmt;
 
-/// A rule. S1 to S6 and L1 to L3 are those of `docs/design.md`; the others say what follows from them.
+/// A rule. S1 to S6 and L1 to L4 are those of `docs/design.md`; the others follow from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// A gate opens only on evidence from this node in this boot.
     S1,
-    /// Nothing of anybody else's is changed.
+    /// Nothing that belongs to others is changed.
     S2,
     /// At most one live worker for a node.
     S3,
-    /// When a node may be deleted, the two rules below apart.
+    /// When a node may be deleted, except for what the five rules below check.
     S4,
-    /// S4: it failed, then a run elsewhere passed, then it failed again, and each run began after the one before.
+    /// S4: the four steps of a fair trial, under the same requirements, after the last trouble, within minutes.
     FairTrial,
-    /// S4: and there was no outage from the first of these failures until the deletion.
+    /// S4: after trouble in the cluster a node has all its attempts again.
+    FreshAttempts,
+    /// S4: a node that failed only because of outages is never deleted.
     TrialInOutage,
-    /// S4: no more nodes are deleted in an hour than the limits say for so many managed nodes.
+    /// S4: no more nodes are deleted in an hour than the limits allow for the number of managed nodes.
     Budget,
-    /// S4: a deletion that was decided before the configuration forbade it is not sent any more.
+    /// S4: a deletion that the configuration no longer allows is not sent.
     OldConfig,
     /// S5: when a verified node may be closed.
     S5,
-    /// S5: a gate with `NoExecute` is not put on a node where pods run, only because it never had it.
+    /// S5: a node where pods run does not get a gate with `NoExecute` only because it never had it.
     Eviction,
-    /// S6: who may give orders.
+    /// S6: which process may give orders.
     S6,
-    /// L1 and L2: what must be so at the end.
+    /// L1 and L2: the state at the end of a run.
     L1,
-    /// L1: a node that is fit at the end is open, whatever happened before.
+    /// L1 and L4: a node that is healthy at the end is open, whatever happened before.
     Recovered,
-    /// L1: a node that is never fit is deleted at the end if that was asked for and nothing speaks against it.
+    /// L1: a node that is never healthy is deleted by the end, if deletion is enabled and no other rule forbids it.
     Replaced,
+    /// A node that becomes healthy is open within one longest retry delay and one run of the checks.
+    L4,
     /// L3: one by one, as failures are learned.
     Brake,
     /// L3: with everything that was known when it was decided.
     BrakeAtOnce,
-    /// L3: nodes that are not looked after do not keep the brake on.
+    /// L3: no open node is closed, for whatever reason, while the cluster is in trouble.
+    Trouble,
+    /// L3: how many nodes may be closed and unproven at a time.
+    Closings,
+    /// L3: nodes that are not managed do not keep the brake on.
     BrakeStuck,
-    /// A failure is recorded only of a worker that failed.
+    /// A failure is recorded only if the worker failed.
     Verdict,
-    /// Nor does it count against a node that its worker could not be started from outside.
+    /// A failure is not recorded if a cause outside the node kept its worker from starting.
     Blame,
-    /// Nodes that are to be left alone are.
+    /// Excluded nodes are left alone.
     Scope,
-    /// What Karpenter asks for.
+    /// What Karpenter requires.
     Karpenter,
-    /// Who gets a worker first.
+    /// Which node gets a worker first.
     Slots,
-    /// No writes without end.
+    /// No tight loops of writes.
     Storm,
 }
 
@@ -61,6 +69,7 @@ impl fmt::Display for Rule {
             Self::S3 => "S3",
             Self::S4 => "S4",
             Self::FairTrial => "S4, fair trial",
+            Self::FreshAttempts => "S4, fresh attempts",
             Self::TrialInOutage => "S4, no outage",
             Self::Budget => "S4, budget",
             Self::OldConfig => "S4, changed configuration",
@@ -70,8 +79,11 @@ impl fmt::Display for Rule {
             Self::L1 => "L1",
             Self::Recovered => "L1, recovered",
             Self::Replaced => "L1, replaced",
+            Self::L4 => "L4",
             Self::Brake => "L3",
             Self::BrakeAtOnce => "L3, at once",
+            Self::Trouble => "L3, trouble",
+            Self::Closings => "L3, closings",
             Self::BrakeStuck => "L3, stuck",
             Self::Verdict => "verdict",
             Self::Blame => "blame",

@@ -1,171 +1,182 @@
-//! All runs of the checks, as they really were.
+//! The true history of all runs of the checks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use knr_core::ids::{BootId, Uid};
+use knr_core::fault::Blame;
+use knr_core::ids::{BootId, Requires, Uid};
+use knr_core::view::Stamp;
 
-/// From when to when the checks ran.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    began: Timestamp,
-    ended: Timestamp,
+/// A process: the number of the replica and its life.
+pub(super) type Process = (usize, u32);
+
+/// A state as it was recorded on a node. Nothing else has the same serial and time.
+pub(super) type StateKey = (u32, Timestamp);
+
+/// One run of the checks.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) node: Uid,
+    pub(super) began: Timestamp,
+    pub(super) ended: Timestamp,
+    /// The fingerprint of what it checked. `None` if nobody ordered it.
+    pub(super) requires: Option<Requires>,
 }
 
-/// All runs of the checks that came to a verdict.
+/// A run that failed by the fault of its node, as far as a report can tell.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) run: Run,
+    /// The machine was healthy, and only an outage made it fail.
+    pub(super) in_outage: bool,
+    /// Set once it is recorded on the node as a failed attempt.
+    pub(super) recorded: Option<Record>,
+}
+
+/// The record of a failure.
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub(super) at: Timestamp,
+    pub(super) state: StateKey,
+    pub(super) by: Process,
+    /// When that process last knew the cluster to be in trouble.
+    pub(super) last_trouble: Timestamp,
+}
+
+/// All runs of the checks.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// When each worker was made.
-    made: BTreeMap<Uid, Timestamp>,
-    /// When each of them began to run.
+    /// When each worker was created, and what it had to check.
+    made: BTreeMap<Uid, (Timestamp, Requires)>,
+    /// When each worker started running.
     began: BTreeMap<Uid, Timestamp>,
-    /// Workers that will never end by themselves.
-    hanging: BTreeSet<Uid>,
-    /// When workers passed.
+    /// Workers that will never end by themselves, and whether only an outage makes them hang.
+    hanging: BTreeMap<Uid, bool>,
+    /// When each worker passed.
     passed: BTreeMap<Uid, Timestamp>,
-    /// Workers that failed.
-    failed: BTreeSet<Uid>,
-    /// Runs that passed, and on which node.
-    passes: Vec<(Uid, Span)>,
-    /// Runs that failed, by node and boot.
-    failures: BTreeMap<(Uid, BootId), Vec<Span>>,
+    /// Workers that failed: whose fault the report shows it to be, and when.
+    failed: BTreeMap<Uid, (Blame, Timestamp)>,
+    /// Runs that passed.
+    passes: Vec<Run>,
+    /// Runs that failed by the fault of their node, by node and boot.
+    failures: BTreeMap<(Uid, BootId), Vec<Failure>>,
 }
 
 impl Runs {
-    pub(super) fn made(&mut self, worker: &Uid, now: Timestamp) {
-        self.made.entry(worker.clone()).or_insert(now);
+    pub(super) fn made(&mut self, worker: &Uid, stamp: &Stamp, now: Timestamp) {
+        self.made.entry(worker.clone()).or_insert_with(|| (now, stamp.requires.clone()));
     }
 
     pub(super) fn made_at(&self, worker: &Uid) -> Option<Timestamp> {
-        self.made.get(worker).copied()
+        self.made.get(worker).map(|(at, _)| *at)
     }
 
     pub(super) fn began(&mut self, worker: &Uid, now: Timestamp) {
         self.began.insert(worker.clone(), now);
     }
 
-    pub(super) fn hangs(&mut self, worker: &Uid) {
-        self.hanging.insert(worker.clone());
+    pub(super) fn began_at(&self, worker: &Uid) -> Option<Timestamp> {
+        self.began.get(worker).copied()
+    }
+
+    pub(super) fn hangs(&mut self, worker: &Uid, in_outage: bool) {
+        self.hanging.insert(worker.clone(), in_outage);
     }
 
     pub(super) fn is_hanging(&self, worker: &Uid) -> bool {
-        self.hanging.contains(worker)
+        self.hanging.contains_key(worker)
     }
 
     pub(super) fn passed(&mut self, worker: &Uid, node: &Uid, now: Timestamp) {
         self.passed.insert(worker.clone(), now);
-        let span = self.span(worker, now);
-        self.passes.push((node.clone(), span));
+        let run = self.run(worker, node, now);
+        self.passes.push(run);
+    }
+
+    pub(super) fn has_passed_since(&self, since: Timestamp) -> bool {
+        self.passes.iter().any(|run| run.ended >= since)
     }
 
     pub(super) fn passed_at(&self, worker: &Uid) -> Option<Timestamp> {
         self.passed.get(worker).copied()
     }
 
-    pub(super) fn failed(&mut self, worker: &Uid, node: &Uid, boot: &BootId, now: Timestamp) {
-        self.failed.insert(worker.clone());
-        let span = self.span(worker, now);
-        self.failures.entry((node.clone(), boot.clone())).or_default().push(span);
-    }
-
-    pub(super) fn has_failed(&self, worker: &Uid) -> bool {
-        self.failed.contains(worker)
-    }
-
-    /// A worker that could not come to its end was given up.
-    pub(super) fn timed_out(&mut self, worker: &Uid, node: &Uid, boot: &BootId, now: Timestamp) {
-        if !self.has_failed(worker) {
-            self.failed(worker, node, boot, now);
+    /// The checks failed. Only what the report shows to be the node's own fault counts against the node.
+    pub(super) fn failed(
+        &mut self,
+        worker: &Uid,
+        (node, boot): (&Uid, &BootId),
+        (blame, in_outage): (Blame, bool),
+        now: Timestamp,
+    ) {
+        self.failed.insert(worker.clone(), (blame, now));
+        if blame == Blame::Node {
+            let run = self.run(worker, node, now);
+            self.fail(boot, Failure { run, in_outage, recorded: None });
         }
     }
 
-    /// A worker that was to go was still there, for as long since the last failure as is waited for that.
+    /// Returns whose fault the failure of a worker is, if it failed.
+    pub(super) fn blame(&self, worker: &Uid) -> Option<Blame> {
+        self.failed_at(worker).map(|(blame, _)| blame)
+    }
+
+    /// Returns whose fault the failure of a worker is, and when it failed, if it did.
+    pub(super) fn failed_at(&self, worker: &Uid) -> Option<(Blame, Timestamp)> {
+        self.failed.get(worker).copied()
+    }
+
+    /// The controller gave up on a worker that could not end, or did not start in time.
+    pub(super) fn timed_out(&mut self, worker: &Uid, node: (&Uid, &BootId), now: Timestamp) {
+        if !self.failed.contains_key(worker) {
+            let in_outage = self.hanging.get(worker).copied().unwrap_or(false);
+            self.failed(worker, node, (Blame::Node, in_outage), now);
+        }
+    }
+
+    /// A worker that was deleted is still there. Its failing run counts from the last recorded failure.
     pub(super) fn not_ended(
         &mut self,
         worker: &Uid,
-        node: &Uid,
-        boot: &BootId,
+        (node, boot): (&Uid, &BootId),
         last_failure: Option<Timestamp>,
         now: Timestamp,
     ) {
-        let span = self.span(worker, now);
-        let span = Span { began: last_failure.map_or(span.began, |at| at.max(span.began)), ..span };
-        self.failures.entry((node.clone(), boot.clone())).or_default().push(span);
+        let run = self.run(worker, node, now);
+        let began = last_failure.map_or(run.began, |at| at.max(run.began));
+        self.fail(boot, Failure { run: Run { began, ..run }, in_outage: false, recorded: None });
     }
 
-    fn span(&self, worker: &Uid, ended: Timestamp) -> Span {
-        let began = self.began.get(worker).or_else(|| self.made.get(worker));
-        Span { began: began.copied().unwrap_or(ended), ended }
+    fn fail(&mut self, boot: &BootId, failure: Failure) {
+        self.failures.entry((failure.run.node.clone(), boot.clone())).or_default().push(failure);
     }
 
-    /// In this boot a run of the node failed, then one elsewhere passed, then a further one of the node failed; each began
-    /// after the one before had ended, and the first ended after this time.
-    ///
-    /// If there are such three, then there are with the first failure and the first pass that come into question.
-    pub(super) fn is_fair_trial(&self, node: &Uid, boot: &BootId, since: Timestamp) -> bool {
-        let Some(first) = self.first_failure(node, boot, since) else { return false };
-        let Some(pass) = self.first_pass_elsewhere(node, first.ended) else { return false };
-        self.failures(node, boot).iter().any(|failure| failure.began > pass.ended)
+    /// A failed attempt was recorded on a node. It is about the last run that failed there.
+    pub(super) fn recorded(&mut self, node: &Uid, boot: &BootId, record: &Record) {
+        let failures = self.failures.get_mut(&(node.clone(), boot.clone()));
+        if let Some(last) = failures.and_then(|failures| failures.last_mut()) {
+            last.recorded.get_or_insert_with(|| record.clone());
+        }
     }
 
-    fn failures(&self, node: &Uid, boot: &BootId) -> &[Span] {
+    fn run(&self, worker: &Uid, node: &Uid, ended: Timestamp) -> Run {
+        let made = self.made.get(worker);
+        let began = self.began.get(worker).copied().or_else(|| made.map(|(at, _)| *at));
+        let requires = made.map(|(_, requires)| requires.clone());
+        Run { node: node.clone(), began: began.unwrap_or(ended), ended, requires }
+    }
+
+    /// The failures of a node in a boot, the first one first.
+    pub(super) fn failures(&self, node: &Uid, boot: &BootId) -> &[Failure] {
         self.failures.get(&(node.clone(), boot.clone())).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn has_failed_since(&self, node: &Uid, boot: &BootId, since: Timestamp) -> bool {
-        self.failures(node, boot).iter().any(|failure| failure.ended > since)
+        self.failures(node, boot).iter().any(|failure| failure.run.ended > since)
     }
 
-    fn first_failure(&self, node: &Uid, boot: &BootId, since: Timestamp) -> Option<&Span> {
-        let failures = self.failures(node, boot).iter();
-        failures.filter(|failure| failure.ended > since).min_by_key(|failure| failure.ended)
-    }
-
-    fn first_pass_elsewhere(&self, node: &Uid, after: Timestamp) -> Option<&Span> {
-        let elsewhere = self.passes.iter().filter(|(passed, span)| passed != node && span.began > after);
-        elsewhere.map(|(_, span)| span).min_by_key(|span| span.ended)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use jiff::SignedDuration;
-
-    use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
-    }
-
-    /// Runs by the node they are on, when they begin and end, and whether they pass.
-    fn trial(runs: &[(&str, i64, i64, bool)], since: i64) -> bool {
-        let mut log = Runs::default();
-        for (index, (node, began, ended, passes)) in runs.iter().enumerate() {
-            let worker = Uid::from(format!("w{index}"));
-            log.began(&worker, at(*began));
-            if *passes {
-                log.passed(&worker, &Uid::from(*node), at(*ended));
-            } else {
-                log.failed(&worker, &Uid::from(*node), &"boot".into(), at(*ended));
-            }
-        }
-        log.is_fair_trial(&"n".into(), &"boot".into(), at(since))
-    }
-
-    #[test]
-    fn a_fair_trial_is_a_failure_a_pass_elsewhere_and_another_failure_one_after_the_other() {
-        let (fails, passes, fails_again) = (("n", 1, 2, false), ("m", 3, 4, true), ("n", 5, 6, false));
-        assert!(trial(&[fails, passes, fails_again], 0));
-        assert!(!trial(&[fails, passes], 0), "it was not tried again");
-        assert!(!trial(&[fails, fails_again], 0), "nobody passed");
-        assert!(!trial(&[fails, ("n", 3, 4, true), fails_again], 0), "it passed itself");
-        assert!(!trial(&[fails, ("m", 1, 4, true), fails_again], 0), "the pass began before the failure");
-        assert!(!trial(&[fails, passes, ("n", 3, 6, false)], 0), "the second failure began before the pass");
-        assert!(!trial(&[fails, passes, fails_again], 2), "the first failure was in an outage");
-        let later = [("m", 7, 8, true), ("n", 9, 10, false)];
-        assert!(
-            trial(&[fails, passes, fails_again, later[0], later[1]], 4),
-            "the second one counts as the first"
-        );
+    /// The runs that passed on any other node.
+    pub(super) fn passes_elsewhere(&self, node: &Uid) -> impl Iterator<Item = &Run> {
+        self.passes.iter().filter(move |run| run.node != *node)
     }
 }

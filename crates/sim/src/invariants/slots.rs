@@ -1,4 +1,4 @@
-//! Slots: a node that was never tried comes before those that are tried again, however long these have waited.
+//! Slots: a node without any attempt gets a worker before those that are tried again, however long these have waited.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,36 @@ use super::{Monitor, Rule, is_closed};
 use crate::run::Decided;
 use crate::writers::Request;
 
-/// Orders that are under way or came to nothing, by replica, its life and the node. Such a node may have to wait.
+/// Orders that are in flight or have failed, by replica, its life and the node. Such a node may have to wait.
 #[derive(Debug, Default)]
 pub(super) struct Held(BTreeMap<(usize, u32, NodeName), Why>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
-    UnderWay,
+    /// An order with this ticket.
+    UnderWay(u64),
     CameToNothing,
 }
 
 impl Held {
+    /// A process reads every node again that had an order in flight, whatever the answer.
+    pub(super) fn starts_over(&mut self, (replica, life): (usize, u32)) {
+        let own = self.0.iter_mut().filter(|((id, its_life, _), _)| (*id, *its_life) == (replica, life));
+        own.for_each(|(_, why)| *why = Why::CameToNothing);
+    }
+
     pub(super) fn answered(&mut self, request: &Request, outcome: &Outcome) {
         let key = (request.replica, request.life, request.order.action.node().name.clone());
         if !matches!(outcome, Outcome::Done(_)) {
             self.0.insert(key, Why::CameToNothing);
-        } else if self.0.get(&key) == Some(&Why::UnderWay) {
+        } else if self.0.get(&key) == Some(&Why::UnderWay(request.order.ticket)) {
             self.0.remove(&key);
         }
     }
 }
 
 impl Monitor {
-    /// Holds the workers that are started against the nodes that wait for one.
+    /// Checks the workers that are started against the nodes that wait for one.
     pub(super) fn slots(&mut self, decided: &Decided<'_>) {
         let mut again = decided.orders.iter().filter_map(|order| tried_before(decided, &order.action));
         if let Some(node) = again.next()
@@ -46,11 +53,14 @@ impl Monitor {
         }
         for order in decided.orders {
             let key = (decided.replica, decided.life, order.action.node().name.clone());
-            self.held.0.entry(key).or_insert(Why::UnderWay);
+            let why = self.held.0.entry(key).or_insert(Why::UnderWay(order.ticket));
+            if matches!(why, Why::UnderWay(_)) {
+                *why = Why::UnderWay(order.ticket);
+            }
         }
     }
 
-    /// A node that is Ready, was never tried, and waits for nothing but a slot.
+    /// Returns a node that is Ready, was never tried, and waits only for a slot.
     fn newcomer(&self, decided: &Decided<'_>) -> Option<NodeRef> {
         let waiting =
             decided.engine.explanations().filter(|(_, told)| told.why == explain::Why::Wait(Wait::Slot));

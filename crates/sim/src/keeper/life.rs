@@ -14,13 +14,13 @@ use super::monitoring::Judgement;
 use super::{Keeper, KeeperEvent, for_one_node, is_in_vain, is_local};
 use crate::actors;
 use crate::faults::{ErrorClass, WriteFault};
-use crate::run::{CALL_LIMIT, Decided, Event, Sim, Told, failure, millis};
+use crate::run::{Decided, Event, Sim, Told, failure, millis};
 use crate::scenario::Mode;
 use crate::writers::Request;
 
-/// A pod turns at least this often.
+/// A pod decides at least this often.
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
-/// What follows from the last result may take this many milliseconds after the pod was told to stop.
+/// The grace period of a pod in milliseconds, in which it finishes the writes that follow from the last result.
 const LAST_WRITES: u64 = 8_000;
 
 impl Sim {
@@ -70,12 +70,12 @@ impl Sim {
         }
     }
 
-    /// Lets something happen to the pod on a machine so many milliseconds from now.
+    /// Schedules an event for the pod on a machine, `after` milliseconds from now.
     pub(crate) fn keeper_at(&mut self, name: &str, after: u64, event: KeeperEvent) {
         self.at(after, Event::Keeper(name.to_owned(), event));
     }
 
-    /// All pods are replaced by others with another configuration, one after the other.
+    /// Restarts all pods with the changed configuration, each at a random time.
     pub(crate) fn roll_out(&mut self, within: u64) {
         let pods: Vec<(String, u32)> =
             self.keepers.iter().map(|(name, keeper)| (name.clone(), keeper.life)).collect();
@@ -85,14 +85,15 @@ impl Sim {
         }
     }
 
-    /// The pod on a machine is gone.
+    /// Removes the pod on a machine.
     pub(crate) fn end_keeper(&mut self, name: &str) {
         if self.keepers.remove(name).is_some() {
             self.note(name, "the pod of the DaemonSet is gone");
         }
     }
 
-    /// The `DaemonSet` has a pod on every node that is up, if nodes are monitored or this one is not verified.
+    /// Starts or stops the pod on a node. The `DaemonSet` has a pod on every node if nodes are monitored, and otherwise
+    /// on every node without the verified label.
     pub(crate) fn place_keeper(&mut self, node: &NodeView) {
         let Mode::OnNodes(monitoring) = &self.mode else { return };
         let label = &self.config.node_management.verified_label;
@@ -153,12 +154,12 @@ impl Sim {
 
     fn look_for_pools(&mut self, name: &str, life: u32, node: &NodeView) {
         if node.labels.contains_key(names::KARPENTER_POOL_LABEL) {
-            let (after, facts) = (self.latency(), vec![Fact::Pools(self.pools.clone())]);
+            let (after, facts) = (self.latency(), vec![Fact::Pools(self.api.pools())]);
             self.keeper_at(name, after, KeeperEvent::Learn(life, facts));
         }
     }
 
-    /// Decides, and does what was decided, until nothing is left that is done in this process.
+    /// Decides and carries out the orders, and decides again as long as any of them was local to this process.
     fn keeper_turn(&mut self, name: &str) {
         loop {
             let Some(keeper) = self.keepers.get_mut(name) else { return };
@@ -168,16 +169,17 @@ impl Sim {
                 life,
                 orders: &plan.orders,
                 engine: &keeper.engine,
+                api: &self.api,
                 config: &keeper.config,
             };
-            // There is one for each node, and none of them knows the others.
+            // There is one pod for each node, and none of them knows the others.
             self.monitor.decided(&decided, true, false, self.now);
             let again = plan.orders.iter().any(|order| is_local(&order.action));
             for order in plan.orders {
                 self.keeper_carries_out(name, order);
             }
             let Some(keeper) = self.keepers.get_mut(name) else { return };
-            // What is not wanted now would be too old later.
+            // Evidence that is not used now would be too old later.
             keeper.evidence = false;
             for question in plan.questions {
                 let after = self.latency();
@@ -211,7 +213,7 @@ impl Sim {
         }
     }
 
-    /// A run of the checks is begun or ended here; everything else is for the API server.
+    /// Begins or ends a run of the checks in this process, and sends everything else to the API server.
     fn keeper_carries_out(&mut self, name: &str, order: Order) {
         let now = self.now;
         let Some(keeper) = self.keepers.get_mut(name) else { return };
@@ -240,7 +242,8 @@ impl Sim {
             }
             _ => {
                 let config = Arc::clone(&keeper.config);
-                let request = Request { replica: usize::MAX, life, order, decided: now, config };
+                let (replica, decided, since) = (usize::MAX, now, now);
+                let request = Request { replica, life, order, decided, since, failing: None, config };
                 let after = self.latency();
                 self.keeper_at(name, after, KeeperEvent::Arrive(Box::new(request)));
             }
@@ -269,16 +272,17 @@ impl Sim {
             }
             Some(WriteFault::AnswerLost) => {
                 self.carry_out(&request);
-                self.keeper_at(name, CALL_LIMIT, answer(request, Outcome::Unknown));
+                self.keeper_at(name, request.limit(), answer(request, Outcome::Unknown));
             }
             Some(WriteFault::Late) => {
                 let late = Request { life: 0, ..request.clone() };
-                self.keeper_at(name, CALL_LIMIT, answer(request, Outcome::Unknown));
-                let after = CALL_LIMIT + self.rng.between(0, 3_000);
+                let limit = request.limit();
+                self.keeper_at(name, limit, answer(request, Outcome::Unknown));
+                let after = limit + self.rng.between(0, 3_000);
                 self.keeper_at(name, after, KeeperEvent::Arrive(Box::new(late)));
             }
             Some(WriteFault::Error(class)) => {
-                let (outcome, after) = failure(class);
+                let (outcome, after) = failure(class, &request);
                 self.keeper_at(name, after, answer(request, outcome));
             }
         }
@@ -299,7 +303,7 @@ impl Sim {
         let is_in_vain = is_in_vain(&order.action, &outcome);
         let told = keeper.engine.settle(order, outcome, now);
         if is_in_vain && let Some(run) = keeper.run.clone() {
-            // A judgement is not kept until it can be written: by then all may be well again.
+            // A judgement is not kept until it can be written: by then the node may be healthy again.
             let gone = keeper.remove(&run.id, &run.stamp.node.name);
             keeper.engine.learn(Fact::Sound(run.stamp.node), now);
             keeper.engine.learn(gone, now);
@@ -309,7 +313,7 @@ impl Sim {
         }
     }
 
-    /// The node is read, because of a question.
+    /// Reads the node to answer a question.
     fn keeper_looks(&mut self, name: &str, question: Question) {
         let is_cut_off = self.outages.stop_everybody_until(self.now).is_some();
         if is_cut_off || self.rng.permille(self.faults.weather().write) {
@@ -352,7 +356,7 @@ impl Sim {
         }
     }
 
-    /// A run of the checks for the rules comes to its end. What has just failed is not run again.
+    /// A run that the rules asked for ends. Checks that have just failed are not run again.
     fn keeper_ran(&mut self, name: &str, number: u64) {
         let now = self.now;
         let Some(keeper) = self.keepers.get_mut(name) else { return };

@@ -1,41 +1,41 @@
-//! A verified node that stays under watch: the checks are run again and again, and one failure is not yet a verdict.
+//! Monitoring of a verified node: the checks run periodically, and a single failure is not yet a verdict.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::rng::Rng;
 
-/// How a verified node is watched, and what was seen so far.
+/// The settings and the state of the monitoring of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Monitoring {
-    /// How often the checks are run.
+    /// The time between two runs of the checks.
     interval: SignedDuration,
-    /// After so many failures in a row the node has to prove itself.
+    /// The number of failures in a row after which the node has to prove itself.
     failures: u32,
     failed: u32,
-    /// When the checks are run next; none while they run, or while the node is not verified.
+    /// The time of the next run; `None` while the checks run, or while the node is not verified.
     next: Option<Timestamp>,
     is_running: bool,
 }
 
-/// What follows from a run.
+/// The conclusion from a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// The node is as it should be.
+    /// The node is healthy.
     Sound,
-    /// It is counted.
+    /// The failure is counted.
     Warning,
     /// The node has to prove itself.
     Unsound,
 }
 
 impl Monitoring {
-    /// Runs the checks this often, and judges by so many failures in a row.
+    /// Runs the checks at this interval, and judges by this number of failures in a row.
     #[must_use]
     pub(crate) fn new(interval: SignedDuration, failures: u32) -> Self {
         Self { interval, failures, failed: 0, next: None, is_running: false }
     }
 
-    /// The node is verified, or it is not.
+    /// Takes note of whether the node is verified.
     pub(super) fn node_is_verified(&mut self, verified: bool, now: Timestamp, rng: &mut Rng) {
         match (verified, self.next) {
             (false, _) => (self.next, self.failed) = (None, 0),
@@ -48,7 +48,7 @@ impl Monitoring {
         }
     }
 
-    /// Says whether the checks are to be run now; they are then taken to be running.
+    /// Returns whether the checks are due, and if so, marks them as running.
     pub(super) fn begins(&mut self, now: Timestamp) -> bool {
         let is_due = !self.is_running && self.next.is_some_and(|at| at <= now);
         if is_due {
@@ -57,12 +57,12 @@ impl Monitoring {
         is_due
     }
 
-    /// When the checks are run next.
+    /// Returns the time of the next run.
     pub(super) fn wake(&self) -> Option<Timestamp> {
         self.next.filter(|_| !self.is_running)
     }
 
-    /// The checks were run.
+    /// Takes note of the result of a run, and judges the node.
     pub(super) fn ran(&mut self, passed: bool, verified: bool) -> Judgement {
         self.is_running = false;
         if !verified || passed {
@@ -73,7 +73,7 @@ impl Monitoring {
         if self.failed < self.failures { Judgement::Warning } else { Judgement::Unsound }
     }
 
-    /// The last failure could not be acted upon; the next one can.
+    /// The last failure could not be acted upon. The next one is judged again.
     pub(super) fn not_yet(&mut self) {
         self.failed = self.failures.saturating_sub(1);
     }

@@ -1,4 +1,4 @@
-//! Who leads, and until when that gives the right to write.
+//! Which process leads, and how long its right to write lasts.
 
 use jiff::Timestamp;
 
@@ -23,25 +23,33 @@ impl Sim {
             self.replicas[id].writes_until = None;
             self.replicas[id].due = true;
             self.note("", format_args!("replica {id} leads"));
+            self.monitor.touched(None);
         }
     }
 
     pub(super) fn stand_by(&mut self, id: usize) {
         self.note("", format_args!("replica {id} leads no longer"));
-        self.replicas[id].leading = false;
-        if let Some(engine) = &mut self.replicas[id].engine {
+        self.monitor.touched(None);
+        let replica = &mut self.replicas[id];
+        replica.leading = false;
+        let dropped = replica.queue.take_back_all();
+        replica.queue.drop_events();
+        if let Some(engine) = &mut replica.engine {
+            for unsent in &dropped {
+                engine.withdraw(&unsent.order);
+            }
             engine.stand_by();
         }
-        let dropped = self.replicas[id].writers.clear();
         self.stats.count_many("order dropped: the lease has ended", dropped.len());
         for waiting in &dropped {
-            self.monitor.not_sent(&waiting.request);
+            self.monitor.not_sent(&self.replicas[id].request(id, waiting));
         }
+        self.monitor.starts_over(id, self.replicas[id].life);
         self.at(LEASE, Event::Elect);
     }
 
-    /// The last renewal of the lease was sent a little while ago, and there will be none for now. The right to write ends by
-    /// the clock, and the process hears of that a little later.
+    /// The lease was last renewed a moment ago and cannot be renewed for now. The right to write ends by the clock. The
+    /// process notices that a little later.
     fn lease_runs_out(&mut self, id: usize) -> Timestamp {
         let ago = self.rng.below(RENEW);
         let until = self.now + millis(RENEW_DEADLINE - ago);
@@ -83,17 +91,17 @@ impl Sim {
         }
     }
 
-    /// The process that leads, if one does.
+    /// Returns the process that leads, if any.
     pub(crate) fn leader(&self) -> Option<usize> {
         (0..self.replicas.len()).find(|id| self.replicas[*id].leading && self.replicas[*id].engine.is_some())
     }
 
-    /// How many processes there are.
+    /// Returns the number of controller processes.
     pub(crate) fn replica_count(&self) -> usize {
         self.replicas.len()
     }
 
-    /// A process comes to lead although another one still does.
+    /// A process becomes the leader while another one still leads.
     pub(crate) fn split(&mut self) {
         if let Some(old) = self.leader()
             && let Some(new) = self.other_than(old)
@@ -110,20 +118,21 @@ impl Sim {
         (new != old && !self.replicas[new].leading).then_some(new)
     }
 
-    /// The process that leads stands still for a while. When it goes on, another one may lead, and what it still has to
-    /// send must not be sent.
+    /// The leader freezes for a while. When it continues, another process may lead, and whatever the old leader still
+    /// has to send must not be sent.
     pub(crate) fn freeze(&mut self) {
         let Some(old) = self.leader() else { return };
         let until = self.now + millis(self.rng.between(3_000, 40_000));
         self.note("", format_args!("replica {old} stands still until {until}"));
         self.stats.count("leader frozen");
+        self.monitor.touched(None);
         self.replicas[old].frozen_until = Some(until);
         let expires = self.lease_runs_out(old);
         let taken = self.now + millis(LEASE);
         if let Some(new) = self.other_than(old).filter(|_| taken < until) {
             self.push(taken, Event::Lead { replica: new });
         }
-        // Whoever finds that the lease has run out by the clock may already have decided something.
+        // A process that notices by the clock that its lease has expired may already have decided something.
         let after = self.rng.below(100);
         let (replica, life) = (old, self.replicas[old].life);
         if expires < until {
@@ -137,7 +146,7 @@ impl Sim {
         self.replicas[id].frozen_until.is_some_and(|until| self.now < until)
     }
 
-    /// Until when an event has to wait, because the process that it is for stands still.
+    /// Returns the time until which an event has to wait because its process is frozen.
     pub(super) fn waits_until(&self, event: &Event) -> Option<Timestamp> {
         let replica = match event {
             Event::Deliver { replica, .. }

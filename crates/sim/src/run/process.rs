@@ -1,4 +1,4 @@
-//! The controller processes in a run: how they start, lead, hear, decide and die.
+//! The controller processes in a run: how they start, learn, decide and crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,53 +9,53 @@ use knr_core::config::Config;
 use knr_core::engine::{Engine, Order, Question};
 use knr_core::feed::{Feed, Kind};
 use knr_core::ids::{NodeName, Version};
+use knr_core::queue::Waiting;
 use knr_core::view::{Occupancy, Purpose};
 use knr_core::world::Fact;
 
 use super::lease::LEASE;
 use super::{Event, Sim, millis};
-use crate::writers::{Request, Waiting};
+use crate::api::Api;
 
 /// Everything is listed again this often.
 const FULL_LIST: SignedDuration = SignedDuration::from_mins(10);
-/// A process turns at least this often while anything waits to be sent.
+/// A process decides at least this often while anything waits to be sent.
 const HEARTBEAT: SignedDuration = SignedDuration::from_secs(5);
 
 impl Sim {
-    /// Starts a process, which lists everything as it is or was at this version.
+    /// Starts a process, which lists everything at this version, current or past.
     pub(super) fn start_replica(&mut self, id: usize, version: Version) {
         if self.replicas[id].engine.is_some() {
             return;
         }
         self.note("", format_args!("replica {id} starts and lists what was there at version {}", version.0));
         let config = Arc::clone(&self.config);
-        let replica = &mut self.replicas[id];
-        replica.engine = Some(Engine::new(&config));
-        replica.configure(config);
-        replica.life += 1;
-        replica.wake = None;
-        replica.due = false;
-        replica.listed = self.now;
-        replica.writers.reset();
-        (replica.writes_until, replica.frozen_until) = (None, None);
-        let life = replica.life;
-        self.replicas[id].streams.clear();
+        self.replicas[id].start(config, self.now);
+        let life = self.replicas[id].life;
         for feed in self.replicas[id].feeds().iter() {
-            self.list(id, feed, version);
+            if feed.kind() == Kind::Pools && self.pools_known_after > 0 {
+                self.replicas[id].stream(feed).relist = true;
+                let feed = feed.clone();
+                self.at(self.pools_known_after, Event::Reconnect { replica: id, life, feed });
+            } else {
+                self.list(id, feed, version);
+            }
         }
-        self.at(self.pools_known_after, Event::Pools { replica: id, life });
         if self.replicas[id].config.node_management.delete_failed_nodes {
             self.at(1, Event::Ledger { replica: id, life });
         }
         self.at(LEASE, Event::Elect);
     }
 
-    /// A process learns something. It decides once it has taken in all that came together.
+    /// A process learns facts. It decides once it has taken in everything that arrived at the same time.
     pub(super) fn learn(&mut self, id: usize, life: u32, facts: Vec<Fact>) {
         let now = self.replicas[id].time(self.now);
         let replica = &mut self.replicas[id];
         if replica.life != life {
             return;
+        }
+        if facts.iter().any(|fact| matches!(fact, Fact::Restored(_))) {
+            self.monitor.starts_over(id, life);
         }
         if let Some(engine) = &mut replica.engine {
             for fact in facts {
@@ -65,7 +65,7 @@ impl Sim {
         }
     }
 
-    /// Everybody who has learned something decides.
+    /// Lets every process that has learned something decide.
     pub(super) fn take_turns(&mut self) {
         for id in 0..self.replicas.len() {
             if !self.is_frozen(id) && std::mem::take(&mut self.replicas[id].due) {
@@ -74,21 +74,22 @@ impl Sim {
         }
     }
 
-    /// Takes back the orders that have not been sent and whose node has changed since, or that are too old.
+    /// Withdraws the orders that have not been sent, if their node has changed since or they are too old.
     fn take_back(&mut self, id: usize) -> BTreeMap<NodeName, Waiting> {
         let replica = &mut self.replicas[id];
         let Some(engine) = &mut replica.engine else { return BTreeMap::new() };
-        let mut orders = replica.writers.take_back_late(self.now);
+        let mut orders = replica.queue.take_back_late(self.now);
         self.stats.count_many("order taken back: waited for too long", orders.len());
-        let changed = replica.writers.take_back(engine.changed());
+        let changed = replica.queue.take_back(engine.changed());
         self.stats.count_many("order taken back: its node or the configuration has changed", changed.len());
         orders.extend(changed);
         for waiting in &orders {
-            engine.withdraw(&waiting.request.order);
-            self.monitor.not_sent(&waiting.request);
+            engine.withdraw(&waiting.order);
         }
-        let by_node = |waiting: Waiting| (waiting.request.order.action.node().name.clone(), waiting);
-        orders.into_iter().map(by_node).collect()
+        for waiting in &orders {
+            self.monitor.not_sent(&self.replicas[id].request(id, waiting));
+        }
+        orders.into_iter().map(|waiting| (waiting.order.action.node().name.clone(), waiting)).collect()
     }
 
     fn turn(&mut self, id: usize) {
@@ -100,18 +101,20 @@ impl Sim {
         let (config, leading) = (Arc::clone(&replica.config), replica.leading);
         let sole = self.replicas.iter().filter(|replica| replica.leading).count() == 1;
         if let Some(engine) = &self.replicas[id].engine {
-            let decided = Decided { replica: id, life, orders: &plan.orders, engine, config: &config };
+            let decided =
+                Decided { replica: id, life, orders: &plan.orders, engine, api: &self.api, config: &config };
             self.monitor.decided(&decided, leading, sole, self.now);
         }
         if plan.orders.iter().any(is_reference) && self.verified_nodes() > 10 {
             self.stats.count("comparison with more than ten nodes to choose from");
         }
         self.stats.count_many("deletion confirmed although its answer was lost", plan.confirmed.len());
+        for event in plan.confirmed.iter().flat_map(Action::events) {
+            self.replicas[id].queue.tell(event, self.now);
+        }
         for order in plan.orders {
-            let request =
-                Request { replica: id, life, order, decided: self.now, config: Arc::clone(&config) };
-            let before = taken_back.get(&request.order.action.node().name);
-            self.replicas[id].writers.take(request, before);
+            let before = taken_back.get(&order.action.node().name);
+            self.replicas[id].queue.take(order, before, self.now);
         }
         for question in plan.questions {
             let latency = self.latency();
@@ -130,7 +133,7 @@ impl Sim {
         let replica = &self.replicas[id];
         let (life, clock) = (replica.life, replica.clock);
         let of_rules = wake.map(|at| at - clock);
-        let of_writers = replica.writers.wake(self.now).map(|at| at.min(self.now + HEARTBEAT));
+        let of_writers = replica.queue.wake(self.now).map(|at| at.min(self.now + HEARTBEAT));
         let Some(at) = of_rules.into_iter().chain(of_writers).min() else { return };
         let at = at.max(self.now);
         if self.replicas[id].wake.is_none_or(|known| at < known) {
@@ -139,7 +142,7 @@ impl Sim {
         }
     }
 
-    /// A question reaches the API server, and its answer comes later; or it does not.
+    /// A question reaches the API server and is answered later, or is lost.
     pub(super) fn ask(&mut self, id: usize, life: u32, question: &Question) {
         if self.replicas[id].life != life {
             return;
@@ -152,6 +155,7 @@ impl Sim {
         let is_cut_off = self.outages.stop_controllers_until(self.now).is_some();
         if is_cut_off || self.rng.permille(self.faults.weather().write) {
             self.note("", format_args!("replica {id} gets no answer to a question: {question:?}"));
+            self.monitor.touched(None);
             return;
         }
         let latency = self.latency();
@@ -171,7 +175,7 @@ impl Sim {
         self.at(latency, Event::Learn { replica: id, life, facts });
     }
 
-    /// As the product does: while workers run they are listed every interval, and everything is every ten minutes.
+    /// As in the product, workers are listed every interval while any of them runs, and everything every ten minutes.
     fn refresh(&mut self, id: usize, life: u32) {
         let replica = &self.replicas[id];
         let running = replica.engine.as_ref().map_or(0, |engine| engine.world().live_workers());
@@ -189,28 +193,8 @@ impl Sim {
         for feed in self.replicas[id].feeds().iter() {
             self.relist(id, feed);
         }
-        self.at(1, Event::Pools { replica: id, life });
         if self.replicas[id].config.node_management.delete_failed_nodes {
             self.at(1, Event::Ledger { replica: id, life });
-        }
-    }
-
-    /// What has a watch or a loop of its own, which tries until it succeeds.
-    pub(super) fn read_pools(&mut self, id: usize, life: u32) {
-        if let Some(back) = self.outages.stop_controllers_until(self.now) {
-            self.push(back + millis(1_000), Event::Pools { replica: id, life });
-        } else {
-            let facts = vec![Fact::Pools(self.pools.clone())];
-            self.learn(id, life, facts);
-        }
-    }
-
-    /// Every process hears of changed pools, some time.
-    pub(crate) fn tell_pools(&mut self) {
-        for id in 0..self.replicas.len() {
-            let life = self.replicas[id].life;
-            let delay = self.rng.below(self.faults.weather().delay + 10);
-            self.at(delay, Event::Pools { replica: id, life });
         }
     }
 
@@ -223,12 +207,13 @@ impl Sim {
         }
     }
 
-    /// A process dies, and another one takes over when its lease has run out.
+    /// A process crashes, and another one takes over once its lease has expired.
     pub(crate) fn crash(&mut self, id: usize, reads: Option<Version>) {
         if self.replicas[id].engine.is_none() {
             return;
         }
         self.note("", format_args!("replica {id} crashes"));
+        self.monitor.touched(None);
         self.replicas[id].engine = None;
         self.replicas[id].life += 1;
         self.replicas[id].leading = false;
@@ -241,7 +226,7 @@ impl Sim {
         }
     }
 
-    /// The clock of a machine jumps. A process keeps to its own clock until it is started again.
+    /// The clock of a machine jumps. A process sees the jump only after a restart, so it is restarted.
     pub(crate) fn jump(&mut self, id: usize) {
         let seconds = i64::try_from(self.rng.below(14_400)).unwrap_or(0) - 7_200;
         self.note("", format_args!("the clock of replica {id} is {seconds} s off"));
@@ -250,7 +235,7 @@ impl Sim {
         self.replicas[id].clock = SignedDuration::from_secs(seconds);
     }
 
-    /// Every process takes up the configuration that is in the file now, each when it looks at it.
+    /// Every process loads the current configuration file, each at its own time.
     pub(crate) fn reconfigure(&mut self, within: u64) {
         self.roll_out(within);
         for id in 0..self.replicas.len() {
@@ -260,50 +245,51 @@ impl Sim {
         }
     }
 
-    /// A process takes up the configuration as the product's `controller/driver.rs` does.
+    /// A process loads the configuration as the product's `controller/driver.rs` does.
     pub(super) fn take_up_config(&mut self, id: usize, life: u32) {
         let config = Arc::clone(&self.config);
         let replica = &mut self.replicas[id];
         if replica.life != life || replica.config == config {
             return;
         }
-        let Some(engine) = &mut replica.engine else { return };
-        engine.configure(&config);
-        let before = Arc::clone(&replica.config);
-        let begun = replica.configure(Arc::clone(&config));
+        let Some(engine) = &replica.engine else { return };
+        let deleted_nodes = engine.policies().delete_nodes();
+        let begun = replica.configure(Arc::clone(&config), self.now);
         replica.due = true;
+        self.monitor.touched(None);
         self.note("", format_args!("replica {id} takes up the changed configuration"));
         for feed in begun {
             self.replicas[id].stream(&feed).relist = true;
             self.at(5, Event::Reconnect { replica: id, life, feed });
         }
         if config.reconciliation.dry_run || config.reconciliation.paused {
-            self.replicas[id].writers.drop_events();
+            self.replicas[id].queue.drop_events();
         }
-        let deletes = |config: &Config| config.node_management.delete_failed_nodes;
-        if deletes(&config) && !deletes(&before) {
+        if config.node_management.delete_failed_nodes && !deleted_nodes {
             self.at(1, Event::Ledger { replica: id, life });
         }
     }
 
-    /// The rules that look after a node, for the checks at the end.
+    /// Returns the engine that manages a node, for the checks at the end.
     pub(crate) fn engine_of(&self, node: &str) -> Option<&Engine> {
         let leading = self.leader().and_then(|id| self.replicas[id].engine.as_ref());
         leading.or_else(|| self.keepers.get(node).map(|keeper| &keeper.engine))
     }
 }
 
-/// What a process has just decided.
+/// The decisions that a process has just made.
 pub(crate) struct Decided<'a> {
-    /// Which process.
+    /// The process.
     pub(crate) replica: usize,
-    /// In which of its lives.
+    /// The life of the process.
     pub(crate) life: u32,
-    /// The orders, in the order in which they are given.
+    /// The orders, in sequence.
     pub(crate) orders: &'a [Order],
-    /// The rules, and what they know.
+    /// The engine that decided.
     pub(crate) engine: &'a Engine,
-    /// The configuration they go by.
+    /// The API server.
+    pub(crate) api: &'a Api,
+    /// The configuration of the engine.
     pub(crate) config: &'a Config,
 }
 
@@ -311,7 +297,7 @@ fn is_reference(order: &Order) -> bool {
     matches!(&order.action, Action::StartWorker { stamp } if stamp.purpose == Purpose::Reference)
 }
 
-/// Whether the exhaustive plans count an action among the deletions.
+/// Returns whether the exhaustive plans count an action as a deletion.
 pub(super) fn is_deletion(action: &Action) -> bool {
     matches!(action, Action::RemoveWorker { .. } | Action::DeleteNode { .. })
 }

@@ -1,9 +1,7 @@
-//! The controllers' writes on their way: sent, carried out or not, answered or not.
-
-use std::sync::Arc;
+//! The controllers' writes in flight: sent, carried out or not, answered or not.
 
 use knr_core::action::{Action, Closing, Recorded};
-use knr_core::engine::{Order, Outcome};
+use knr_core::engine::Outcome;
 use knr_core::ids::Version;
 use knr_core::names;
 use knr_core::view::Purpose;
@@ -16,19 +14,16 @@ use crate::faults::{ErrorClass, WriteFault};
 use crate::invariants::Write;
 use crate::writers::Request;
 
-/// A request that is not answered is given up after this many milliseconds.
-pub(crate) const CALL_LIMIT: u64 = 10_000;
-
 impl Sim {
-    /// For how long a request or an answer travels, in milliseconds.
+    /// Draws the latency of a request or an answer, in milliseconds.
     pub(crate) fn latency(&mut self) -> u64 {
         let slow = self.faults.weather().latency;
         self.rng.between(1, 4 + slow)
     }
 
-    /// Sends as many requests as may be under way at once. Without the right to write all of them wait.
+    /// Sends as many requests as may be in flight at once. Without the right to write, all of them wait.
     pub(super) fn dispatch(&mut self, id: usize) {
-        let dropped = self.replicas[id].writers.drop_old_events(self.now);
+        let dropped = self.replicas[id].queue.drop_old_events(self.now);
         self.stats.count_many("event dropped: waited for too long", dropped);
         let replica = &self.replicas[id];
         if replica.engine.is_none() || !replica.leading {
@@ -38,14 +33,15 @@ impl Sim {
             self.stats.count("nothing is sent: the lease has ended");
             return;
         }
-        while let Some(request) = self.replicas[id].writers.next(self.now) {
+        while let Some(next) = self.replicas[id].queue.next(self.now) {
+            let request = self.replicas[id].request(id, &next);
             self.monitor.sent(&request, &self.replicas[id].config, &self.api);
             let latency = self.latency();
             self.at(latency, Event::Arrive(Box::new(request)));
         }
     }
 
-    /// A request reaches the API server, or does not.
+    /// A request reaches the API server, or is lost.
     pub(super) fn arrive(&mut self, request: Request) {
         let action = &request.order.action;
         let is_refused = self.refusals.refuse(action, self.now);
@@ -53,10 +49,15 @@ impl Sim {
             (_, Some(_)) if self.rng.permille(500) => Some(WriteFault::Error(ErrorClass::Timeout)),
             (_, Some(_)) => Some(WriteFault::Error(ErrorClass::Unavailable)),
             (_, None) if is_refused => {
-                self.stats.count("write refused by a policy");
+                self.stats.count(match action {
+                    Action::OpenGate { gate, .. } if gate != names::VERIFICATION_GATE => {
+                        "startup gate refused by a policy"
+                    }
+                    _ => "write refused by a policy",
+                });
                 Some(WriteFault::Error(ErrorClass::Forbidden))
             }
-            (Action::SendEvent { .. }, None) => None,
+            (Action::SendEvent { .. }, None) if !action.reports_deletion() => None,
             (_, None) => self.faults.of_write(self.stats.writes, &mut self.rng),
         };
         let node = request.order.action.node().name.clone();
@@ -66,6 +67,9 @@ impl Sim {
         );
         let is_same_life = self.replicas[request.replica].life == request.life;
         self.stats.writes += 1;
+        if fault.is_some() {
+            self.monitor.touched(Some(node.as_str()));
+        }
         match fault {
             None => {
                 let outcome = self.carry_out(&request);
@@ -81,23 +85,24 @@ impl Sim {
             }
             Some(WriteFault::AnswerLost) => {
                 self.carry_out(&request);
-                self.at(CALL_LIMIT, Event::Answer(Box::new(request), Outcome::Unknown));
+                self.at(request.limit(), Event::Answer(Box::new(request), Outcome::Unknown));
             }
             Some(WriteFault::Late) => {
                 let late = Request { life: 0, ..request.clone() };
-                self.at(CALL_LIMIT, Event::Answer(Box::new(request), Outcome::Unknown));
-                let after = CALL_LIMIT + self.rng.between(0, 3_000);
+                let limit = request.limit();
+                self.at(limit, Event::Answer(Box::new(request), Outcome::Unknown));
+                let after = limit + self.rng.between(0, 3_000);
                 self.at(after, Event::Arrive(Box::new(late)));
             }
             Some(WriteFault::Error(class)) => {
-                let (outcome, after) = failure(class);
+                let (outcome, after) = failure(class, &request);
                 self.at(after, Event::Answer(Box::new(request), outcome));
             }
             Some(WriteFault::CrashBefore) => {}
         }
     }
 
-    /// Carries a request out, and holds it against the rules.
+    /// Carries out a request, and checks it against the rules.
     pub(crate) fn carry_out(&mut self, request: &Request) -> Outcome {
         let action = &request.order.action;
         let name = action.node().name.as_str();
@@ -142,18 +147,27 @@ impl Sim {
             return;
         }
         let Some(engine) = &mut replica.engine else { return };
-        replica.writers.answered(request, true_now);
-        self.monitor.answered(request, &outcome);
-        for tell in engine.settle(order, outcome, now) {
-            let order = Order { ticket: u64::MAX, action: tell };
-            let config = Arc::clone(&replica.config);
-            replica.writers.tell(Request { replica: *id, life: *life, order, decided: true_now, config });
+        replica.queue.answered(&order.action, true_now);
+        self.monitor.answered(request, &outcome, true_now);
+        let is_taken = !matches!(outcome, Outcome::Unavailable | Outcome::Unknown);
+        let settings = &replica.config.reconciliation;
+        let is_silent = settings.paused || settings.dry_run;
+        for event in engine.settle(order, outcome, now) {
+            if !is_silent || event.reports_deletion() {
+                replica.queue.tell(event, true_now);
+            }
+        }
+        if !is_taken
+            && order.action.reports_deletion()
+            && replica.queue.send_again(request.unsent(), true_now)
+        {
+            self.stats.count("report of a deletion sent again");
         }
         replica.due = true;
     }
 }
 
-/// What a write does, in a phrase.
+/// Returns a short description of a write, for the statistics.
 fn kind_of(action: &Action) -> &'static str {
     match action {
         Action::StartWorker { stamp } if stamp.purpose == Purpose::Reference => "run for comparison",
@@ -175,7 +189,7 @@ fn kind_of(action: &Action) -> &'static str {
     }
 }
 
-/// A fault as the story tells it.
+/// A fault as it is shown in the story.
 pub(crate) struct Told(pub(crate) Option<WriteFault>);
 
 impl std::fmt::Display for Told {
@@ -184,13 +198,13 @@ impl std::fmt::Display for Told {
     }
 }
 
-/// What is answered to a request that fails, and after how many milliseconds.
-pub(crate) fn failure(class: ErrorClass) -> (Outcome, u64) {
+/// Returns the answer to a request that fails, and its delay in milliseconds.
+pub(crate) fn failure(class: ErrorClass, request: &Request) -> (Outcome, u64) {
     match class {
         ErrorClass::Forbidden => (Outcome::Refused("forbidden".to_owned()), 2),
         ErrorClass::Conflict | ErrorClass::Invalid => (Outcome::Conflict, 2),
         ErrorClass::TooMany | ErrorClass::Unavailable => (Outcome::Unavailable, 2),
         ErrorClass::Internal => (Outcome::Unknown, 2),
-        ErrorClass::Timeout => (Outcome::Unknown, CALL_LIMIT),
+        ErrorClass::Timeout => (Outcome::Unknown, request.limit()),
     }
 }

@@ -1,20 +1,21 @@
-//! The watches of the controllers: lists, changes one by one, and how they break.
+//! The watches of the controllers: lists, changes, and how they break.
 
-use knr_core::feed::Feed;
+use knr_core::feed::{Feed, Kind};
 use knr_core::ids::Version;
 use knr_core::world::Fact;
 
 use super::{Event, Sim, millis};
+use crate::api::News;
 use crate::faults::{EventFault, travel};
 
-/// A broken watch is tried again after a pause of this many milliseconds.
+/// The minimum and maximum pause in milliseconds before a broken watch reconnects.
 const PAUSE: (u64, u64) = (500, 8_000);
-/// A watch that hears nothing for this many milliseconds lists again.
+/// A watch that receives nothing for this many milliseconds lists again.
 const SILENCE: u64 = 100_000;
 
 impl Sim {
-    /// Lists what a feed shows and watches it from there. Versions below what the watch has come to mean that the store was
-    /// restored from a backup.
+    /// Lists a feed and watches it from there. A version lower than the last one that the watch has delivered means
+    /// that the store was restored from a backup.
     pub(super) fn list(&mut self, id: usize, feed: &Feed, version: Version) {
         let delay = travel(feed.kind(), self.faults.weather(), &mut self.rng);
         let arrival = self.now + millis(delay);
@@ -30,12 +31,12 @@ impl Sim {
         let connection = stream.connection;
         self.has_new_streams = true;
         let restored = is_restored.then(|| Fact::Restored(feed.clone()));
-        let facts = restored.into_iter().chain([self.api.list(feed, version)]).collect();
+        let news = News::All(restored.into_iter().chain([self.api.list(feed, version)]).collect());
         let feed = feed.clone();
-        self.push(arrival, Event::Deliver { replica: id, life, connection, feed, version, facts });
+        self.push(arrival, Event::Deliver { replica: id, life, connection, feed, version, news });
     }
 
-    /// Lists what a feed shows again, as soon as its watch can do that.
+    /// Lists a feed again, as soon as its watch is connected.
     pub(super) fn relist(&mut self, id: usize, feed: &Feed) {
         if !self.replicas[id].stream(feed).connected {
             self.replicas[id].stream(feed).relist = true;
@@ -49,6 +50,7 @@ impl Sim {
 
     fn break_watch(&mut self, id: usize, feed: &Feed) {
         self.note("", format_args!("the watch of {feed} of replica {id} breaks"));
+        self.monitor.touched(None);
         let life = self.replicas[id].life;
         let stream = self.replicas[id].stream(feed);
         stream.connected = false;
@@ -57,7 +59,7 @@ impl Sim {
         self.at(pause, Event::Reconnect { replica: id, life, feed: feed.clone() });
     }
 
-    /// No controller reaches the API server any more.
+    /// Breaks all watches: no controller reaches the API server any more.
     pub(super) fn break_all_watches(&mut self) {
         for id in 0..self.replicas.len() {
             for feed in self.replicas[id].feeds().iter() {
@@ -68,7 +70,7 @@ impl Sim {
         }
     }
 
-    /// Sends on what watches have to tell, in order, unless something goes wrong.
+    /// Sends changes to all watches, in order, unless there is a fault.
     pub(super) fn feed_watches(&mut self) {
         if self.fed == self.api.version() && !self.has_new_streams {
             return;
@@ -92,12 +94,18 @@ impl Sim {
             return None;
         }
         let (connection, sent) = (stream.connection, stream.sent);
-        let change = self.api.changes_after(feed.kind(), sent)?.first()?;
-        let (version, fact) = (change.version, change.fact(feed));
-        let Some(fact) = fact else {
+        let Some(changes) = self.api.changes_after(feed.kind(), sent) else {
+            // 410: a stale list was older than what is still there.
+            self.list(id, feed, self.api.version());
+            return None;
+        };
+        let change = changes.first()?;
+        let version = change.version;
+        if !change.is_shown(feed) {
             self.replicas[id].stream(feed).sent = version;
             return Some(());
-        };
+        }
+        let change = change.clone();
         let weather = self.faults.weather();
         if self.rng.permille(weather.watch_breaks) {
             self.break_watch(id, feed);
@@ -115,24 +123,30 @@ impl Sim {
             Some(EventFault::Twice) => 2,
             Some(EventFault::Lost) => 0,
         };
+        if fault == Some(EventFault::Lost) {
+            self.monitor.event_lost(change.object.host(), self.now);
+            if feed.kind() == Kind::Pools {
+                self.stats.count("NodePool event lost");
+            }
+        }
         if let Some(fault) = fault {
             self.note("", format_args!("event {} of {feed} to replica {id}: {fault:?}", version.0));
         }
         for _ in 0..copies {
-            let (feed, facts) = (feed.clone(), vec![fact.clone()]);
-            self.push(arrival, Event::Deliver { replica: id, life, connection, feed, version, facts });
+            let (feed, news) = (feed.clone(), News::One(change.clone()));
+            self.push(arrival, Event::Deliver { replica: id, life, connection, feed, version, news });
         }
         Some(())
     }
 
-    /// Tells every watch how far it has come, so that it can go on from there after a compaction.
+    /// Sends bookmarks to the watches, so that they can resume after a compaction.
     pub(crate) fn send_bookmarks(&mut self) {
         let version = self.api.version();
         for id in 0..self.replicas.len() {
             let life = self.replicas[id].life;
             for feed in self.replicas[id].feeds().iter() {
                 let stream = self.replicas[id].stream(feed);
-                // Nothing is told of what was before the version from which a watch went on.
+                // A watch gets no bookmark below the version from which it resumed.
                 if stream.connected && stream.sent <= version && self.rng.permille(500) {
                     stream.sent = version;
                     let (connection, arrival) = (stream.connection, stream.last_arrival.max(self.now));
@@ -144,7 +158,7 @@ impl Sim {
         }
     }
 
-    /// Something arrives by a watch, unless that has ended since.
+    /// Returns whether something that a watch has sent arrives, that is, whether the connection still exists.
     pub(super) fn arrives(
         &mut self,
         id: usize,
@@ -159,13 +173,13 @@ impl Sim {
         let stream = self.replicas[id].stream(feed);
         let is_same = stream.connection == connection;
         if is_same {
-            // Nothing overtakes a list.
+            // A list arrives before everything that was sent after it.
             stream.delivered = stream.listing.take().unwrap_or(stream.delivered).max(version);
         }
         is_same
     }
 
-    /// A broken watch goes on from what has arrived, or lists again if that is too long ago.
+    /// A broken watch resumes from the last version that has arrived, or lists again if that was compacted.
     pub(super) fn reconnect(&mut self, id: usize, life: u32, feed: &Feed) {
         let replica = &mut self.replicas[id];
         if replica.life != life || replica.engine.is_none() || !replica.feeds().contains(feed) {
@@ -175,7 +189,7 @@ impl Sim {
         if stream.connected {
             return;
         }
-        // A list that did not arrive is asked for again.
+        // A list that did not arrive is requested again.
         let (delivered, is_asked) = (stream.delivered, stream.relist || stream.listing.is_some());
         if let Some(back) = self.outages.stop_controllers_until(self.now) {
             let pause = self.rng.between(PAUSE.0, PAUSE.1);
@@ -196,7 +210,8 @@ impl Sim {
         self.expect_silence(id, feed);
     }
 
-    /// A server takes a watch from a version that is yet to come, and tells it nothing until then, not even how far it is.
+    /// An API server accepts a watch from a future version, and sends nothing before it reaches that version, not even
+    /// bookmarks.
     fn expect_silence(&mut self, id: usize, feed: &Feed) {
         let version = self.api.version();
         let life = self.replicas[id].life;
@@ -207,7 +222,7 @@ impl Sim {
         }
     }
 
-    /// Nothing was heard for so long that the watch lists again.
+    /// A watch has received nothing for so long that it lists again.
     pub(super) fn silence(&mut self, id: usize, life: u32, connection: u32, feed: &Feed) {
         let version = self.api.version();
         if self.replicas[id].life == life && self.replicas[id].stream(feed).connection == connection {
@@ -216,10 +231,13 @@ impl Sim {
         }
     }
 
-    /// The store is restored from a backup, for which API servers are stopped.
+    /// The store is restored from a backup.
     pub(super) fn restore(&mut self) {
         self.note("", "the store is restored from a backup");
         self.stats.count("restore");
+        self.monitor.touched(None);
+        // A watch that resumes from a version that is yet to come reports nothing for a while.
+        self.monitor.event_lost(None, self.now);
         self.api.restore();
         for id in 0..self.replicas.len() {
             for feed in self.replicas[id].feeds().iter() {

@@ -1,4 +1,4 @@
-//! Writes `docs/metrics.md` from what is really served.
+//! Generates `docs/metrics.md` from the metrics that are really served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use knr_core::explain::Phase;
 use knr_core::report::{CheckOutcome, CheckResult, Report};
 use knr_web::{Exposition, Health, Metrics, NodeMetrics};
 
-/// Labels whose values are not ours to list.
+/// Labels with an open set of values, which cannot be listed.
 const OPEN: [&str; 4] = ["check", "node", "resource", "version"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +20,7 @@ fn file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md")
 }
 
-/// One family of metrics, as the text describes it.
+/// One metric family, as the exposition describes it.
 #[derive(Default)]
 struct Family {
     kind: String,
@@ -54,7 +54,7 @@ fn in_words(label: &str, values: &BTreeSet<String>) -> String {
     format!("`{label}`: {}", values.join(", "))
 }
 
-/// A text in which every family has a series.
+/// Returns an exposition in which every family has a series.
 fn sample() -> Result<String, std::fmt::Error> {
     let (metrics, health) = (Metrics::new(true), Health::new());
     let _nodes = health.watch("nodes", Duration::from_secs(1));
@@ -106,7 +106,7 @@ fn families(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
-/// A label and its value; the bounds of histograms are no labels to anybody.
+/// Returns a label and its value, except for the bounds of histogram buckets.
 fn pair(label: &str) -> Option<(&str, &str)> {
     let (label, value) = label.split_once('=')?;
     (label != "le").then_some((label, value.trim_matches('"')))

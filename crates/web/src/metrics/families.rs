@@ -1,4 +1,4 @@
-//! The families of metrics: names, descriptions, and the series that exist before anything happens.
+//! The metric families: names, descriptions, and the series that exist before anything happens.
 
 use std::sync::atomic::AtomicU64;
 
@@ -14,15 +14,16 @@ use crate::health::{Kind, Reading, is_alive};
 
 pub(super) const PREFIX: &str = "kube_node_ready";
 
-/// Seconds from the first sight of a node until it is verified: images are pulled and networks come up meanwhile.
+/// Buckets for the seconds from when a node is first seen until it is verified. They include image pulls and network
+/// setup.
 const NODE_START: [f64; 14] =
     [1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0];
-/// Seconds that the API server takes for a write.
+/// Buckets for the seconds that the API server takes for a write.
 const REQUEST: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Seconds that we think: microseconds for one node, milliseconds for a cluster.
+/// Buckets for the seconds of a decision: microseconds for one node, milliseconds for a cluster.
 const THOUGHT: [f64; 11] = [0.000_01, 0.000_03, 0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0];
 
-/// Names and values that are part of the program.
+/// Labels whose names and values are constants.
 pub(super) type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Families {
         self.verifications.get_or_create(&[("status", status)]).inc();
     }
 
-    /// An alert can be written, and a first event is seen as an increase, only if there was a zero before.
+    /// Creates series with zero: only then can alerts refer to them, and does the first event count as an increase.
     fn preset(&self) {
         for status in ["success", "failed", "inconclusive"] {
             drop(self.verifications.get_or_create(&[("status", status)]));
@@ -102,23 +103,23 @@ impl Families {
         let registry = &mut self.registry;
         registry.register(
             "verifications",
-            "Runs of the checks that came to an end, by what they said about the node",
+            "Finished runs of the checks, by result",
             self.verifications.clone(),
         );
         registry.register_with_unit(
             "time_to_verified",
-            "Time from the first sight of a node until it was verified",
+            "Time from when a node was first seen until it was verified",
             Unit::Seconds,
             self.time_to_verified.clone(),
         );
         registry.register(
             "nodes_deleted",
-            "Failed nodes that were deleted, those included that were deleted by their NodeClaim",
+            "Failed nodes that were deleted, directly or by their NodeClaim",
             self.nodes_deleted.clone(),
         );
         registry.register(
             "cluster_suspected",
-            "1 while the cluster rather than single nodes is suspected, and nothing is deleted or closed, else 0",
+            "1 while the cluster itself is suspected, so that no node is deleted or closed, else 0",
             self.cluster_suspected.clone(),
         );
         registry.register(
@@ -130,11 +131,7 @@ impl Families {
 
     fn register_controller(&mut self) {
         let registry = &mut self.registry;
-        registry.register(
-            "writes",
-            "Writes to the API server, by what was written and what came of it",
-            self.writes.clone(),
-        );
+        registry.register("writes", "Writes to the API server, by action and outcome", self.writes.clone());
         registry.register_with_unit(
             "write_duration",
             "Time until the API server answered a write",
@@ -143,35 +140,35 @@ impl Families {
         );
         registry.register(
             "queue_orders",
-            "Orders that wait for their turn now, and orders that were sent and not answered",
+            "Orders that wait to be sent, and orders that were sent and not answered yet",
             self.queue.clone(),
         );
         registry.register(
             "events_dropped",
-            "Events that were never sent: under load they are dropped, so that gates and conditions are written in time",
+            "Events that were given up: under load, while the API server did not take them, or because this replica lost the lease, was paused or stopped",
             self.events_dropped.clone(),
         );
         registry.register("decisions", "Nodes that were decided about", self.decisions.clone());
         registry.register_with_unit(
             "decision_duration",
-            "Time to decide about all the nodes that had changed",
+            "Time to decide about all nodes that had changed",
             Unit::Seconds,
             self.decision_duration.clone(),
         );
         registry.register(
             "controller_reconcile_errors",
-            "Errors in the loop of the controller; each is tried again",
+            "Errors in the loop of the controller; each is retried",
             self.reconcile_errors.clone(),
         );
         registry.register("leader", "1 if this replica is the one that acts, else 0", self.leader.clone());
         registry.register(
             "config_reloads",
-            "Changes of the configuration file that came into force or were rejected",
+            "Changes of the configuration file that took effect or were rejected",
             self.config_reloads.clone(),
         );
         registry.register(
             "watch_restarts",
-            "Watches that broke off and were begun anew",
+            "Watches that broke off and were started again",
             self.watch_restarts.clone(),
         );
         let build = Family::<Labels<1>, Gauge>::default();
@@ -180,7 +177,7 @@ impl Families {
     }
 }
 
-/// What only the moment of the question can tell.
+/// Returns the metrics that are computed at the time of a scrape.
 pub(super) fn health_registry(readings: &[Reading]) -> Registry {
     let healthy: Gauge = Gauge::default();
     healthy.set(i64::from(is_alive(readings)));
@@ -191,12 +188,12 @@ pub(super) fn health_registry(readings: &[Reading]) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register(
         "controller_healthy",
-        "1 if everything that has to show signs of life does, as on /livez, else 0",
+        "1 if the loop and all watches are alive, as on /livez, else 0",
         healthy,
     );
     registry.register_with_unit(
         "watch_age",
-        "Time since the watch of a resource was last heard",
+        "Time since the last message from the watch of a resource",
         Unit::Seconds,
         ages,
     );

@@ -1,5 +1,5 @@
-//! The series that carry the name of a node, and the counts of nodes by phase. All of them are read off one map, so
-//! nothing can outlive its node.
+//! The series that carry the name of a node, and the counts of nodes by phase. All of them are derived from one map, so
+//! no series can outlive its node.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -31,7 +31,7 @@ struct State {
     per_node: bool,
     nodes: BTreeMap<Arc<str>, Node>,
     counts: BTreeMap<Phase, i64>,
-    /// By the fault of the installation.
+    /// The number of blocked nodes by the fault of the installation.
     blocked: BTreeMap<&'static str, i64>,
 }
 
@@ -97,12 +97,12 @@ impl Nodes {
         }
     }
 
-    /// The map is whole at any time, even if somebody panicked while holding the lock.
+    /// The map is always consistent, so a panic while the lock was held does not matter.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy, so that the loop does not wait while a hundred thousand lines are written.
+    /// Returns a copy, so that the loop does not wait while a hundred thousand lines are written.
     fn snapshot(&self) -> Snapshot {
         let state = self.lock();
         let is_shown = |node: &Node| state.per_node && node.is_in_scope();
@@ -116,7 +116,7 @@ impl Nodes {
 }
 
 impl State {
-    /// The node as it was before.
+    /// Sets the phase of a node, and returns the node as it was before.
     fn put(&mut self, name: &str, phase: Phase) -> Option<Node> {
         let new = Node { phase, verified_after: None, failures: 0, blocked: None };
         let Some(node) = self.nodes.get_mut(name) else {
@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    /// What is reported late of a node that is gone or not managed must not bring its series back.
+    /// Returns a managed node. A late report about a node that is gone or not managed must not bring its series back.
     fn in_scope(&mut self, name: &str) -> Option<&mut Node> {
         self.nodes.get_mut(name).filter(|node| node.is_in_scope())
     }

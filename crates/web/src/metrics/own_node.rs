@@ -1,4 +1,4 @@
-//! What a pod of the `DaemonSet` tells about the node it is on.
+//! The metrics of a pod of the `DaemonSet` about its node.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -17,7 +17,7 @@ use crate::health::Health;
 type Labels<const N: usize> = [(&'static str, String); N];
 type Seconds = Gauge<f64, AtomicU64>;
 
-/// The checks of one node, in the pod that runs them. Share it in an `Arc`.
+/// The metrics about the checks of one node, in the pod that runs them. Share them in an `Arc`.
 #[derive(Debug)]
 pub struct NodeMetrics {
     node: String,
@@ -30,7 +30,7 @@ pub struct NodeMetrics {
 }
 
 impl NodeMetrics {
-    /// Nothing counted yet. The checks are those that will be run.
+    /// Creates the metrics. `checks` are those that will be run.
     #[must_use]
     pub fn new(node: &str, checks: &[String]) -> Self {
         let metrics = Self {

@@ -6,7 +6,7 @@ fn lines(metrics: &Metrics, health: &Health) -> Vec<String> {
     metrics.text(health).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The lines whose name begins so; `nodes{` is one family alone.
+/// Returns the lines whose name begins like this; `nodes{` selects a single family.
 fn of(metrics: &Metrics, beginning: &str) -> Vec<String> {
     let beginning = format!("kube_node_ready_{beginning}");
     lines(metrics, &Health::new()).into_iter().filter(|line| line.starts_with(&beginning)).collect()
@@ -49,13 +49,13 @@ fn nothing_outlives_its_node() {
     metrics.failed("n1");
     metrics.verified("n1", Duration::from_secs(3));
     metrics.node("n1", None);
-    assert_eq!(mentions(&metrics, "n1"), 0, "news may come late");
+    assert_eq!(mentions(&metrics, "n1"), 0, "a report may be late");
     let names = |lines: &[String]| -> BTreeSet<String> {
         lines.iter().map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
     };
     assert_eq!(names(&lines(&metrics, &Health::new())), names(&fresh), "no family stays without a series");
     metrics.node("n1", Some(Phase::Unverified));
-    assert_eq!(mentions(&metrics, "n1"), 1, "another node of the same name begins anew");
+    assert_eq!(mentions(&metrics, "n1"), 1, "another node of the same name starts over");
 }
 
 fn mentions(metrics: &Metrics, node: &str) -> usize {

@@ -27,7 +27,7 @@ async fn get(router: &Router, path: &str) -> (u16, String) {
     (status, body)
 }
 
-/// The names and labels that dashboards and alerts were written for.
+/// The names and labels that dashboards and alerts rely on.
 #[tokio::test]
 async fn promised_series_are_served_letter_by_letter() {
     let (metrics, health) = (Arc::new(Metrics::new(true)), Health::new());
@@ -92,7 +92,7 @@ async fn readiness_says_why_not() {
     assert_eq!(get(&router, "/readyz").await, (200, "ok".to_owned()));
     health.not_ready("the cluster is not known yet");
     assert_eq!(get(&router, "/readyz").await, (503, "not ready: the cluster is not known yet\n".to_owned()));
-    assert_eq!(get(&router, "/livez").await, (200, "ok".to_owned()), "who is not ready need not be killed");
+    assert_eq!(get(&router, "/livez").await, (200, "ok".to_owned()), "not ready is no reason to restart");
 }
 
 #[tokio::test]

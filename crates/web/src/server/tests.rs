@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{Health, router};
 
-/// Longer than anything here takes, on a slow machine too. With a paused clock it passes in no time if nothing moves.
+/// Longer than anything here takes, even on a slow machine. A paused clock skips it if nothing else happens.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Running {
@@ -35,7 +35,7 @@ impl Running {
     }
 }
 
-/// Everything until the other side closes. A reset is an end too.
+/// Reads everything until the peer closes the connection. A reset counts as an end.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the connection stays open");

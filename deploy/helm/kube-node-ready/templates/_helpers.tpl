@@ -31,7 +31,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }
 
 {{/*
 The configuration file: controller.config, with what only the chart can know filled in. Of the short names only those
-that the templates look at are put in; all of them go before the file anyway, as environment variables.
+that the templates look at are put in; all of them override the file anyway, as environment variables.
 */}}
 {{- define "kube-node-ready.config" -}}
 {{- $config := deepCopy .Values.controller.config }}

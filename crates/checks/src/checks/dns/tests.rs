@@ -42,7 +42,7 @@ async fn every_name_is_asked_of_every_server() {
 }
 
 #[tokio::test]
-async fn silence_over_one_transport_alone_is_told_apart() {
+async fn silence_over_only_one_transport_is_distinguished() {
     for (transports, kind) in
         [(TransportSet::UdpOnly, Kind::TcpTimeout), (TransportSet::TcpOnly, Kind::UdpTimeout)]
     {
@@ -57,7 +57,7 @@ async fn silence_over_one_transport_alone_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told() {
+async fn a_server_that_does_not_exist_is_reported() {
     let closed = testing::closed_tcp().await;
     let trouble = failed(resolver(&[closed]).look_up(&names(&["a.example"]), soon()).await);
     assert_eq!(
@@ -84,7 +84,7 @@ async fn a_short_name_is_looked_for_in_the_search_domains() {
     };
     assert!(matches!(look_up("kubernetes.default").await, Outcome::Pass(_)));
     assert!(matches!(look_up("a.b.c.d.e.f").await, Outcome::Pass(_)));
-    // With a dot at its end it is meant as it stands, and so it is with many dots.
+    // A name with a trailing dot, or with many dots, is not looked up in the search domains.
     assert_eq!(failed(look_up("kubernetes.default.").await).kind, Kind::Nxdomain);
     let many = failed(look_up("1.2.3.4.kubernetes.default").await);
     assert_eq!(many.kind, Kind::Nxdomain);

@@ -45,7 +45,7 @@ fn by(config: Config) -> ApiAccess {
 async fn a_good_server_knows_us_and_tells_its_version() {
     for server in [FakeApi::start(good).await, FakeApi::plain(good).await] {
         let outcome = Kubernetes.run(&context_with(soon(), server.access())).await;
-        let note = "v1.36.3 knows us as system:serviceaccount:kube-system:worker";
+        let note = "v1.36.3 accepts the credentials as system:serviceaccount:kube-system:worker";
         assert_eq!(outcome, Outcome::Pass(note.to_owned()));
         assert_eq!(
             server.asked(),
@@ -132,7 +132,7 @@ async fn an_older_server_knows_us_without_saying_as_whom() {
     };
     let server = FakeApi::start(before_1_28).await;
     let outcome = Kubernetes.run(&context_with(soon(), server.access())).await;
-    assert_eq!(outcome, Outcome::Pass("v1.36.3 knows us".to_owned()));
+    assert_eq!(outcome, Outcome::Pass("v1.36.3 accepts the credentials".to_owned()));
     for (code, kind) in [(403, Kind::Forbidden), (404, Kind::BadStatus)] {
         let server = FakeApi::start(move |path| {
             let is_access = path.contains("selfsubjectaccessreviews");
@@ -146,7 +146,7 @@ async fn an_older_server_knows_us_without_saying_as_whom() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_come_or_makes_no_sense_is_told() {
+async fn a_missing_or_invalid_answer_is_reported() {
     let silent = FakeApi::start(|_| Answer::Silence).await;
     let trouble = failed(silent.access(), shortly()).await;
     assert_eq!(trouble.kind, Kind::NoAnswer);
@@ -165,7 +165,7 @@ async fn an_answer_that_does_not_come_or_makes_no_sense_is_told() {
     let strange = FakeApi::start(|_| Answer::Text(200, "hello".to_owned())).await;
     assert_eq!(failed(strange.access(), soon()).await.kind, Kind::BadAnswer);
 
-    // It would be a good answer if it were not so long.
+    // A valid answer, except for its length.
     let endless = FakeApi::start(|path| match good(path) {
         Answer::Json(code, mut value) => {
             value["padding"] = "x".repeat(5 * 1024 * 1024).into();

@@ -7,7 +7,7 @@ use crate::api::ApiAccess;
 use crate::check::Surroundings;
 use crate::testing::{self, Answer, FakeApi, soon};
 
-/// The kernel connects to no broadcast address.
+/// The kernel does not connect to a broadcast address.
 const NOWHERE: &str = "255.255.255.255";
 
 fn endpoint(ip: &str, node: &str, port: u16) -> Endpoint {
@@ -30,7 +30,7 @@ fn plan(services: &[&str]) -> CheckPlan {
     }
 }
 
-/// Runs the check where the API server and the `kubernetes` Service are what is given.
+/// Runs the check with this API server and this `kubernetes` Service.
 async fn run(plan: &CheckPlan, api: ApiAccess, service: Option<SocketAddr>) -> Outcome {
     let kubernetes_service = service.map(|address| (address.ip().to_string(), address.port()));
     let surroundings = Surroundings { node: Some("here".to_owned()), api, kubernetes_service };
@@ -76,14 +76,14 @@ async fn one_pod_elsewhere_is_enough_and_a_refusal_shows_that_it_was_reached() {
 }
 
 #[tokio::test]
-async fn pods_out_of_reach_are_told_from_a_service_out_of_reach() {
+async fn unreachable_pods_are_distinguished_from_an_unreachable_service() {
     let endpoints =
         json!([{"addresses": [NOWHERE], "nodeName": "a"}, {"addresses": [NOWHERE], "nodeName": "b"}]);
     let api = FakeApi::start(move |_| slices(&endpoints, 1)).await;
     let pods = trouble(run(&plan(&["a/b"]), api.access(), Some(api.address)).await);
     assert_eq!(pods.kind, Kind::PodsUnreachable);
     let both =
-        format!("pods of a/b: {NOWHERE}:1: connection no way there (errno 101), nor to 1 other addresses");
+        format!("pods of a/b: {NOWHERE}:1: connection not possible (errno 101), nor to 1 other addresses");
     assert_eq!(pods.detail, both);
 
     let closed = testing::closed_tcp().await;
@@ -104,7 +104,7 @@ async fn without_the_matrix_no_pod_is_tried() {
 }
 
 #[tokio::test]
-async fn what_keeps_pods_from_being_tried_is_told() {
+async fn what_keeps_pods_from_being_tried_is_reported() {
     let none = FakeApi::start(|_| slices(&json!([]), 1)).await;
     assert_eq!(
         trouble(run(&plan(&["a/b"]), none.access(), Some(none.address)).await).kind,
@@ -152,7 +152,7 @@ fn pods_are_chosen_on_as_many_other_nodes_as_there_are() {
     let all = [("1.0.0.1", "here"), ("1.0.0.2", "a"), ("1.0.0.3", "a"), ("1.0.0.4", "b")];
     assert_eq!(chosen(&all, Some("here")), ["1.0.0.2", "1.0.0.4", "1.0.0.3"]);
     assert_eq!(chosen(&all[..1], Some("here")), ["1.0.0.1"]);
-    // If it is not known where we are, every pod may be elsewhere.
+    // If the node is not known, every pod may be elsewhere.
     assert_eq!(chosen(&all, None), ["1.0.0.1", "1.0.0.2", "1.0.0.4", "1.0.0.3"]);
     let many: Vec<(String, String)> =
         (0..9).map(|index| (format!("1.0.0.{index}"), format!("n{index}"))).collect();

@@ -9,7 +9,7 @@ fn check(services: &[&str]) -> Services {
     Services::new(&CheckPlan { services, ..CheckPlan::default() })
 }
 
-/// An API server that knows every Service as this one, with so many ready pods.
+/// An API server where every Service has this spec and this number of ready pods.
 async fn api(spec: Value, ready: usize) -> FakeApi {
     FakeApi::start(move |path| {
         if path.contains("endpointslices") {
@@ -55,7 +55,7 @@ async fn every_tcp_port_answers() {
 }
 
 #[tokio::test]
-async fn an_address_without_a_way_is_told() {
+async fn an_address_without_a_route_is_reported() {
     let api = api(tcp("255.255.255.255", 1), 1).await;
     assert_eq!(failed(&["a/b"], &api).await.kind, Kind::Unreachable);
 }
@@ -70,7 +70,7 @@ async fn a_service_without_pods_fails_whatever_its_address_does() {
 }
 
 #[tokio::test]
-async fn what_has_no_address_is_told() {
+async fn what_has_no_address_is_reported() {
     let headless = api(json!({"clusterIP": "None", "clusterIPs": ["None"], "ports": [{"port": 1}]}), 1).await;
     let outcome = check(&["a/b"]).run(&context_with(soon(), headless.access())).await;
     assert_eq!(outcome, Outcome::Pass("a/b with 1 ready".to_owned()));
@@ -80,7 +80,7 @@ async fn what_has_no_address_is_told() {
 }
 
 #[tokio::test]
-async fn a_service_that_cannot_be_read_is_told() {
+async fn a_service_that_cannot_be_read_is_reported() {
     let statuses = [
         (404, Kind::NotFound),
         (403, Kind::Forbidden),
@@ -128,7 +128,7 @@ fn a_dns_service_is_asked_over_what_it_offers_and_its_other_ports_are_left_alone
     }))
     .unwrap();
     assert_eq!(
-        told(&targets(&spec).unwrap()),
+        addresses_of(&targets(&spec).unwrap()),
         ", answers at 10.96.0.10 over udp, 10.96.0.10 over tcp, fd00::a over udp, fd00::a over tcp"
     );
     let udp: ServiceSpec =

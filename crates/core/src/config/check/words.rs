@@ -1,4 +1,4 @@
-//! The words in which a mismatch is told.
+//! Wording of type mismatches.
 
 use super::super::path::Path;
 use super::super::tree::{Node, Value};
@@ -6,7 +6,7 @@ use super::super::tree::{Node, Value};
 /// A value longer than this is shortened in a message.
 const SHOWN: usize = 60;
 
-/// That a value has the wrong type, and how to mend it where that is plain.
+/// Reports that a value has the wrong type, with a hint how to fix it where that is obvious.
 pub(super) fn mismatch(expected: &str, node: &Node, path: &Path) -> String {
     let hint = hint(expected, node, path).map_or_else(String::new, |hint| format!(": {hint}"));
     format!("expected {expected}, found {}{hint}", describe(node))
@@ -35,7 +35,7 @@ fn hint(expected: &str, node: &Node, path: &Path) -> Option<String> {
     }
 }
 
-/// What was found, for a message.
+/// Describes the value that was found, for a message.
 pub(super) fn describe(node: &Node) -> String {
     match &node.value {
         Value::Null => "nothing".to_owned(),

@@ -1,8 +1,8 @@
-//! Durations as Go writes them: `300s`, `1m30s`, `1.5h`.
+//! Durations in Go's notation: `300s`, `1m30s`, `1.5h`.
 
 const EXPECTED: &str = "expected a duration such as 300s or 1m30s";
 
-/// Reads a duration that must be a number of whole seconds.
+/// Parses a duration that must be a whole number of seconds.
 pub(super) fn whole_seconds(text: &str) -> Result<u64, String> {
     if text.chars().all(|c| c.is_ascii_digit()) {
         return Err(format!("{text:?} has no unit; expected {text}s if seconds are meant"));
@@ -28,7 +28,7 @@ fn nanoseconds(text: &str) -> Option<u128> {
     Some(total)
 }
 
-/// A decimal number times the size of its unit. What is smaller than a nanosecond is dropped, as in Go.
+/// A decimal number times the size of its unit. Fractions of a nanosecond are dropped, as in Go.
 fn scaled(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {

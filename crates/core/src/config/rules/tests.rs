@@ -1,6 +1,6 @@
 use super::*;
 
-/// What is said about a file that is wrong in one way: the path and the message.
+/// The problems of a file, each as path and message.
 fn said(text: &str) -> Vec<String> {
     let problems = Config::parse(text).expect_err(text);
     problems.iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect()
@@ -14,7 +14,7 @@ fn one_check_fits_into_the_whole_run() {
         ["worker.checkTimeoutSeconds: worker.checkTimeoutSeconds is 101 and worker.timeoutSeconds is 100; \
           expected one check to take no longer than the whole run"]
     );
-    // The key that was written is the one that is shown.
+    // The problem is shown at the key that is in the file.
     assert!(said("worker: {timeoutSeconds: 9}")[0].starts_with("worker.timeoutSeconds: "));
 }
 
@@ -104,7 +104,7 @@ fn checks_have_names_of_their_own() {
 fn a_check_is_of_one_kind() {
     let none = "worker.checks[0]: 0 kinds are given; expected exactly one of tcp, http, file, mtu";
     assert_eq!(said("worker: {checks: [{name: a}]}"), [none]);
-    // An empty value is none.
+    // An empty value counts as no value.
     assert!(
         said("worker: {checks: [{name: a, mtu: }]}")[0]
             .ends_with("expected exactly one of tcp, http, file, mtu")
@@ -317,7 +317,7 @@ fn gates_do_not_wait_in_a_circle() {
             "gates[0].after: a waits for verification waits for a; expected no circle: these gates could never open"
         ]
     );
-    // A gate that waits for a circle is not on it, and a diamond is none.
+    // A gate that waits for a cycle is not part of it, and a diamond is not a cycle.
     assert_eq!(said(&gates(&[("a", ", after: [a]"), ("b", "")])).len(), 1);
     assert!(
         Config::parse(&gates(&[("a", ""), ("b", ""), ("c", ", after: [a]"), ("d", ", after: [b, c]")]))

@@ -45,7 +45,7 @@ fn sets() {
         assert!(!selects(selector, &[]), "{selector}");
     }
     assert!(selects("a in (,x)", &[("a", "")]));
-    // "in" is a word only between a key and a list.
+    // `in` is an operator only between a key and a list.
     assert!(selects("in,notin=in", &[("in", ""), ("notin", "in")]));
 }
 

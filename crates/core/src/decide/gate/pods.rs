@@ -8,12 +8,12 @@ use crate::explain::GateWait;
 use crate::policy::PodRequirement;
 use crate::world::SeenInitPod;
 
-/// Longer than the node controller takes to find out that a kubelet is gone, and that its pods are not ready.
+/// Longer than the node controller takes to notice that a kubelet is gone and to mark its pods as not ready.
 const AFTER_SWEEP: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) fn evaluate<'a>(subject: &Subject<'a>, required: &'a PodRequirement) -> Evaluation<'a> {
     let mut pods = counting(subject, required).peekable();
-    // All of nothing is never a pass.
+    // An empty set of pods never passes.
     if pods.peek().is_none() {
         return Evaluation::Unmet(GateWait::AnyPod(required.selector.to_string()));
     }
@@ -31,7 +31,7 @@ pub(super) fn evaluate<'a>(subject: &Subject<'a>, required: &'a PodRequirement) 
     }
 }
 
-/// A pod that is older than the node ran on an earlier node of this name.
+/// The pods that count. A pod that is older than the node ran on an earlier node of the same name.
 fn counting<'a>(
     subject: &Subject<'a>,
     required: &'a PodRequirement,
@@ -43,8 +43,8 @@ fn counting<'a>(
     })
 }
 
-/// Until when what the pods show could still be from before a restart of the node: the kubelet reports the restart first
-/// and its pods later. By the next sweep it has.
+/// Until when the status of the pods may predate a restart of the node. The kubelet reports the restart first and the
+/// status of its pods later, but before the next sweep.
 fn doubtful_until(subject: &Subject<'_>, required: &PodRequirement) -> Option<Timestamp> {
     let settled = subject.entry.doubt?.since + subject.cx.interval + AFTER_SWEEP;
     let is_doubtful = counting(subject, required).any(|pod| !pod.restarted);
@@ -54,7 +54,8 @@ fn doubtful_until(subject: &Subject<'_>, required: &PodRequirement) -> Option<Ti
 fn is_done(required: &PodRequirement, pod: &SeenInitPod) -> bool {
     let key = &required.ready_annotation;
     let says_so = pod.view.annotations.get(key).is_some_and(|value| value == "true");
-    // What was there before the controller may be old, but not if the pod is ready after all doubt about that.
+    // An annotation that the controller found on the pod may predate a restart. Once the pod is Ready beyond doubt, the
+    // annotation counts.
     let said_it_before = pod.outlived.contains_key(key) || (pod.found.contains_key(key) && !pod.view.ready);
     (says_so && !said_it_before) || (pod.view.ready && !required.annotation_only)
 }

@@ -1,4 +1,4 @@
-//! How far the worker of a node has come.
+//! The progress of a node's worker.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,28 +9,35 @@ use crate::verdict::{Fault, Verdict, judge};
 use crate::view::Stage;
 use crate::world::SeenWorker;
 
-/// How far a worker has come.
+/// The progress of a worker.
 pub(in crate::decide) enum Progress {
     Waiting {
         stage: WorkerStage,
-        /// None: for as long as it takes.
+        /// `None`: for as long as it takes.
         until: Option<Timestamp>,
     },
-    /// Its time seems to be over, but its end may not have been heard of.
+    /// Its time seems to be up, but a watch may have missed its end.
     Unsure,
-    Over(Verdict),
+    Over {
+        verdict: Verdict,
+        /// When its end was first seen, or its time was up.
+        since: Timestamp,
+    },
 }
 
-/// Looks at a worker. Waiting is measured from when this process first saw it so: other clocks may be wrong.
+/// Judges the progress of a worker. Waiting is measured from when this process first saw the stage, because other
+/// clocks may be wrong.
 pub(in crate::decide) fn progress(subject: &Subject<'_>, worker: &SeenWorker) -> Progress {
     let settings = &subject.cx.policy.worker;
     match &worker.view.stage {
-        Stage::Ended(_) if worker.view.host.as_ref() != Some(&subject.view.id.name) => {
-            Progress::Over(Verdict::Inconclusive("the worker did not run on this node".to_owned()))
+        Stage::Ended(ending) => {
+            let ran_here = worker.view.host.as_ref() == Some(&subject.view.id.name);
+            let elsewhere = || Verdict::Inconclusive("the worker did not run on this node".to_owned());
+            let verdict = if ran_here { judge(ending) } else { elsewhere() };
+            Progress::Over { verdict, since: worker.since }
         }
-        Stage::Ended(ending) => Progress::Over(judge(ending)),
         Stage::Pending(waiting) => {
-            // A kubelet whose node is not ready starts no pods, and that is not held against the node.
+            // A worker may not start while its node is not Ready. This is not held against the node.
             let Some(ready) = subject.entry.ready_since.filter(|_| subject.view.ready) else {
                 return Progress::Waiting { stage: WorkerStage::NodeNotReady, until: None };
             };
@@ -70,7 +77,7 @@ impl Span {
             Progress::Unsure
         } else {
             let reason = format!("after {} {stage}", seconds(self.limit));
-            Progress::Over(Verdict::Fail(Fault::of(failure, reason)))
+            Progress::Over { verdict: Verdict::Fail(Fault::of(failure, reason)), since: until }
         }
     }
 }

@@ -1,17 +1,30 @@
-//! What is recorded of a run, and what follows from it.
+//! Records the result of a run, and opens or closes the node accordingly.
 
 use jiff::Timestamp;
 
+use super::compare::Comparison;
 use super::{IfItFails, Probation, Trial};
 use crate::action::{Action, Closing, EventReason, EventText, Recorded};
 use crate::decide::gate::{self, Evidence};
 use crate::decide::scope::MayClose;
-use crate::decide::{Decision, Mode, scope, tidy, verification};
+use crate::decide::{Decision, Mode, Want, scope, tidy, verification};
 use crate::explain::{Access, GateWait, Phase, Wait, Why};
 use crate::fault::Blame;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::Fault;
+
+/// A run that costs no attempt.
+struct FreeRun<'r> {
+    /// Whose fault it is, if it failed.
+    blame: Option<Blame>,
+    cause: &'r str,
+    why: &'r str,
+    /// When the checks last failed, if that was before this run.
+    failed_at: Option<Timestamp>,
+    /// When its worker was ordered.
+    asked_for: Option<Timestamp>,
+}
 
 impl<'a> Trial<'a> {
     /// The checks have passed: opens the gate, or records the pass on a node that is open.
@@ -19,17 +32,24 @@ impl<'a> Trial<'a> {
         let subject = self.subject;
         let Some(gate) = subject.cx.policy.checks_gate() else { return self.waiting(Wait::Opening) };
         let obstacle = gate::obstacle(subject, gate);
-        let decision = match (evidence, &obstacle) {
-            (Evidence::Recorded, _) => Decision::new(subject.explain(Phase::Verified, Why::TaintCameBack)),
-            (_, None) => self.waiting(Wait::Opening).keeps_worker(),
-            (_, Some(GateWait::Gate(gate))) => self.waiting(Wait::Gate(gate.clone())).keeps_worker(),
-            (_, Some(_)) => self.waiting(Wait::Registration).keeps_worker(),
+        let wait = match &obstacle {
+            None => Wait::Opening,
+            Some(GateWait::Gate(gate)) => Wait::Gate(gate.clone()),
+            Some(_) => Wait::Registration,
+        };
+        let decision = match evidence {
+            Evidence::Recorded if obstacle.is_none() => {
+                Decision::new(subject.explain(Phase::Verified, Why::TaintCameBack))
+            }
+            Evidence::Recorded => Decision::new(subject.explain(Phase::Verified, wait)),
+            Evidence::Run(_) | Evidence::Pods(_) => self.waiting(wait).keeps_worker(),
         };
         if obstacle.is_some() {
             return decision;
         }
         let shown = match (subject.cx.mode, evidence) {
-            // With the label the pod leaves its node, and nobody is there to show the verdict later.
+            // Once the label is set, the DaemonSet removes its pod from the node, and nothing could write the condition
+            // later.
             (Mode::DaemonSet, Evidence::Run(worker)) => {
                 tidy::verdict(subject, &gate::verified_by(subject, worker))
             }
@@ -38,15 +58,34 @@ impl<'a> Trial<'a> {
         decision.acts(shown.unwrap_or_else(|| gate::open(subject, gate, evidence)))
     }
 
-    /// The checks failed. Only what is the node's own fault, in a cluster that is well, costs an attempt.
-    pub(super) fn fail(self, attempt: u32, asked_for: Option<Timestamp>, fault: &Fault) -> Decision {
+    /// The checks failed, which is known since `since`. This costs an attempt only if it is or may be the node's own
+    /// fault and the cluster is not in trouble.
+    pub(super) fn fail(
+        self,
+        attempt: u32,
+        since: Timestamp,
+        asked_for: Option<Timestamp>,
+        fault: &Fault,
+    ) -> Decision {
         match (fault.blame, self.subject.trouble()) {
             (Blame::Node, None) => self.fail_by_its_own_fault(attempt, asked_for, fault),
-            (Blame::Node | Blame::Cluster, Some(trouble)) => {
+            (Blame::Unclear, None) => match self.compare(attempt, since) {
+                Comparison::Unneeded | Comparison::Passed => {
+                    self.fail_by_its_own_fault(attempt, asked_for, fault)
+                }
+                Comparison::Until(end) => {
+                    self.waiting(Wait::Reference).wants(Want::Reference).wakes(end).keeps_worker()
+                }
+                Comparison::Missing => {
+                    let reason = format!("{}; no verified node shows whose fault it is", fault.reason);
+                    self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for)
+                }
+            },
+            (Blame::Node | Blame::Unclear | Blame::Cluster, Some(trouble)) => {
                 let reason = format!("{}; {trouble}", fault.reason);
-                self.record_without_cost(Some(Blame::Cluster), &fault.cause, &reason, asked_for)
+                self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for)
             }
-            (blame, _) => self.record_without_cost(Some(blame), &fault.cause, &fault.reason, asked_for),
+            (blame, _) => self.fail_by_fault_of(blame, &fault.cause, &fault.reason, asked_for),
         }
     }
 
@@ -56,12 +95,16 @@ impl<'a> Trial<'a> {
             (None, _) | (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::Yes) => None,
             (Some(_), MayClose::No(why)) => Some(why.to_string()),
             (Some(Probation { why, if_it_fails: IfItFails::StayOpen }), _) => Some(why.to_string()),
-            // What is recorded now would stand when it is known.
+            // A result recorded now would not be revised once the pool is known.
             (Some(Probation { if_it_fails: IfItFails::Close, .. }), MayClose::NotYetKnown(_)) => {
                 return self.waiting(Wait::Pool);
             }
         };
         let closes = self.probation.is_some() && stays_open.is_none();
+        if closes && let Some(why) = verification::kept_open(subject) {
+            let reason = format!("{}; {why}", fault.reason);
+            return self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for);
+        }
         let reason = match &stays_open {
             Some(why) => format!("{}; it stays open: {why}", fault.reason),
             None => fault.reason.clone(),
@@ -93,38 +136,62 @@ impl<'a> Trial<'a> {
         Decision::new(told).acts(action)
     }
 
-    /// A node that has failed for long keeps failing, and gets one event for each cause.
+    /// A node that has used up its attempts keeps failing, and gets an event only when the cause changes.
     fn is_worth_an_event(self, state: &NodeState) -> bool {
         let before = self.so_far().and_then(|state| state.cause.as_ref());
         state.attempt <= self.subject.cx.policy.retry.max_attempts || before != state.cause.as_ref()
     }
 
-    /// There was no verdict at all: evicted, deleted, lost. Too many of these are reported, and count against no node.
-    /// Where the cluster was at fault in the last run with a verdict, it still is: the node counts as failing.
-    pub(super) fn record_no_verdict(self, why: &str) -> Decision {
+    /// There was no verdict: the worker was evicted, deleted or lost. Too many such runs in a row are reported, but
+    /// never count against the node. If the cluster was at fault in the last run that failed, it still is, so the node
+    /// keeps counting as failing.
+    pub(super) fn record_no_verdict(self, why: &str, asked_for: Option<Timestamp>) -> Decision {
         let blame = self.so_far().and_then(|state| state.blame);
-        self.record_without_cost(blame.filter(|blame| *blame == Blame::Cluster), "NoVerdict", why, None)
+        let run = FreeRun {
+            blame: blame.filter(|blame| *blame == Blame::Cluster),
+            cause: "NoVerdict",
+            why,
+            failed_at: self.last_failure(),
+            asked_for,
+        };
+        self.record_without_cost(&run)
     }
 
-    /// A run that costs no attempt. The node is tried again, each time a little later.
-    fn record_without_cost(
+    /// The checks failed, or could not be run, by no fault of the node.
+    fn fail_by_fault_of(
         self,
-        blame: Option<Blame>,
+        blame: Blame,
         cause: &str,
         why: &str,
         asked_for: Option<Timestamp>,
     ) -> Decision {
+        let failed_at = match blame {
+            Blame::Installation => self.last_failure(),
+            Blame::Node | Blame::Unclear | Blame::Cluster => None,
+        };
+        self.record_without_cost(&FreeRun { blame: Some(blame), cause, why, failed_at, asked_for })
+    }
+
+    fn last_failure(self) -> Option<Timestamp> {
+        self.subject.state.and_then(NodeState::last_failure)
+    }
+
+    /// Records a run that costs no attempt. The node is tried again, with a delay that grows each time.
+    fn record_without_cost(self, run: &FreeRun<'_>) -> Decision {
         let subject = self.subject;
+        let &FreeRun { blame, cause, why, failed_at, asked_for } = run;
         let settings = &subject.cx.policy.retry;
         let so_far = self.so_far();
         let inconclusive = self.runs_so_far().saturating_add(1);
-        let is_too_much = blame.is_none() && inconclusive >= settings.max_inconclusive_runs;
-        let before = so_far.map_or(StatePhase::Unverified, |state| state.phase);
+        // No worker starts on a node that is not Ready, so that is not held against the node.
+        let is_too_much =
+            blame.is_none() && inconclusive >= settings.max_inconclusive_runs && subject.view.ready;
+        let (before, attempts) = self.result_so_far();
         let (phase, attempt) = match (self.probation, blame) {
-            // What it failed before may have been the cluster's fault, too.
+            // Earlier failures may have been the cluster's fault, too.
             (None, Some(Blame::Cluster)) => (StatePhase::Unverified, 0),
-            (None, None) if is_too_much => (StatePhase::Failed, so_far.map_or(0, |state| state.attempt)),
-            _ => (before, so_far.map_or(0, |state| state.attempt)),
+            (None, None) if is_too_much => (StatePhase::Failed, attempts),
+            _ => (before, attempts),
         };
         let state = NodeState {
             phase,
@@ -134,20 +201,37 @@ impl<'a> Trial<'a> {
             blame,
             stays_open: so_far.is_some_and(|state| state.stays_open),
             run_boot: Some(subject.view.boot.clone()),
+            failed_at,
             next_try: Some(subject.cx.now + settings.delay_after(inconclusive)),
             ..subject.next_state()
         }
         .because(cause, why);
         let told = subject.account(&state);
         let is_new = so_far.is_none_or(|state| state.cause.as_deref() != Some(cause));
+        let was_out_of_runs = so_far.is_some_and(|state| {
+            state.phase == StatePhase::Failed && state.inconclusive >= settings.max_inconclusive_runs
+        });
         let reason = match blame {
-            None if inconclusive == settings.max_inconclusive_runs => Some(EventReason::NoVerdict),
+            None if is_too_much && !was_out_of_runs => Some(EventReason::NoVerdict),
             Some(Blame::Cluster) if is_new => Some(EventReason::ClusterSuspected),
             Some(Blame::Installation) if is_new => Some(EventReason::VerificationBlocked),
             _ => None,
         };
         let event = reason.map(|reason| EventText { reason, message: told.to_string(), warning: true });
         Decision::new(told).acts(self.record(&state, Recorded::NoVerdict, asked_for, event))
+    }
+
+    /// The phase and the attempts that a run without cost leaves as they are. Failures that no longer count must not be
+    /// recorded again, as if they were recent.
+    fn result_so_far(self) -> (StatePhase, u32) {
+        let Some(state) = self.so_far() else { return (StatePhase::Unverified, 0) };
+        if state.phase != StatePhase::Failed || state.attempt == 0 {
+            return (state.phase, state.attempt);
+        }
+        match self.subject.attempts_that_count(state) {
+            0 => (StatePhase::Unverified, 0),
+            attempts => (StatePhase::Failed, attempts),
+        }
     }
 
     fn record(
@@ -160,7 +244,8 @@ impl<'a> Trial<'a> {
         let subject = self.subject;
         let label = &subject.cx.policy.verified_label;
         let patch = PatchBuilder::new(subject.view).state(state);
-        // Where no state was seen, the node may have been opened since, and a person may have removed the state of that.
+        // If no state was seen, the node may have been opened since, and somebody may have removed the state that was
+        // recorded then.
         let patch = if subject.state.is_none() { patch.same_label(label) } else { patch };
         let patch = match state.phase {
             StatePhase::Failed => patch.unlabel(label),

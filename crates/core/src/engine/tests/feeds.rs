@@ -1,4 +1,4 @@
-//! What has to be known, and what is forgotten.
+//! Feeds that have to be listed, and objects that are forgotten.
 
 use super::*;
 use crate::view::InitPodView;
@@ -53,7 +53,7 @@ fn only_what_was_not_watched_before_has_to_be_listed() {
     engine.configure(&config(GATE));
     assert!(engine.knows_enough(), "what is left is known");
     engine.configure(&config(TWO_GATES));
-    assert!(!engine.knows_enough(), "nobody has watched that meanwhile");
+    assert!(!engine.knows_enough(), "that feed was not watched in between");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn nodes_that_vanish_while_another_replica_leads_leave_nothing_behind() {
     assert_eq!((engine.tasks.len(), engine.timers.first()), (0, None));
 }
 
-/// An engine that leads, knows one node and has an order under way for it.
+/// An engine that leads, knows one node and has an order in flight for it.
 fn leading() -> Engine {
     let mut engine = knowing_everything("");
     let taint = serde_json::json!({ "key": crate::names::UNVERIFIED_TAINT, "effect": "NoSchedule" });
@@ -120,7 +120,7 @@ fn after_a_restore_nothing_is_decided_until_everything_is_listed_again() {
     assert_eq!(engine.grants.slots.asked_for, 0);
     let plan = engine.decide(noon());
     assert_eq!((plan.questions, plan.orders), (vec![Question::StartOver], vec![]));
-    assert_eq!(engine.decide(noon()).questions, [], "that is asked once");
+    assert_eq!(engine.decide(noon()).questions, [], "it asks only once");
     engine.learn(Fact::Nodes(vec![node_named("n1", "u1", 5)], Version(6)), noon());
     engine.learn(restored(Kind::Workers), noon());
     assert!(
@@ -153,6 +153,22 @@ fn what_is_still_told_of_the_time_before_a_restore_does_not_count() {
     let version =
         |engine: &Engine| engine.world().entry(&"n1".into()).unwrap().view.as_ref().unwrap().version;
     assert_eq!(version(&engine), Version(5));
+}
+
+#[test]
+fn an_answer_to_an_order_from_before_a_restore_shows_nothing() {
+    let mut engine = leading();
+    let order = Order { ticket: 0, action: deletion() };
+    for fact in [
+        restored(Kind::Workers),
+        Fact::Nodes(vec![node_named("n1", "u1", 5)], Version(6)),
+        Fact::Workers(Vec::new(), Version(6)),
+    ] {
+        engine.learn(fact, noon());
+    }
+    let answer = Fact::Node(node_named("n1", "u1", 60), Source::Answer);
+    engine.settle(&order, Outcome::Done(vec![answer]), noon());
+    assert_eq!(engine.world().entry(&"n1".into()).unwrap().view.as_ref().unwrap().version, Version(5));
 }
 
 #[test]

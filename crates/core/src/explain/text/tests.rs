@@ -24,6 +24,20 @@ fn one_sentence_now_and_one_for_later() {
 }
 
 #[test]
+fn another_time_is_no_other_message() {
+    let told = Explanation::new(Phase::Failed, Access::Closed, failed());
+    let later = told.clone().tried_again_at(Timestamp::UNIX_EPOCH);
+    assert!(told.is_said_by(&told.to_string()) && told.is_said_by(&later.to_string()));
+    assert!(later.is_said_by(&told.to_string()));
+    let open = Explanation { access: Access::Open, ..told.clone() };
+    assert!(!open.is_said_by(&told.to_string()));
+    assert!(!told.is_said_by(&format!("{told}; gate startup opens")));
+    let refused =
+        |why: &str| Explanation::new(Phase::Failed, Access::Closed, Wait::RefusedWorker(why.into()));
+    assert!(!refused("quota").is_said_by(&refused("webhook").to_string()));
+}
+
+#[test]
 fn probation_comes_first_then_gates_then_notes() {
     let mut told = Explanation::new(Phase::Failed, Access::Open, failed())
         .on_probation(Some(ProbationReason::LabelRemoved));

@@ -13,11 +13,10 @@ fn seen(second: i64, fact: u64) -> Seen {
 }
 
 fn failed(second: i64, fact: u64) -> Member {
-    let own_failure = OwnFailure { uid: "u".into(), boot: "b".into(), seen: seen(second, fact) };
     Member {
-        managed: true,
+        membership: Membership::Managed,
         failing_until: Some(at(second + 600)),
-        own_failure: Some(own_failure),
+        own_failure: Some(seen(second, fact)),
         ..Member::default()
     }
 }
@@ -28,7 +27,12 @@ fn verified(runs: &[(i64, bool, i64, u64)]) -> Member {
         passed: *passed,
         seen: Some(seen(*second, *fact)),
     };
-    Member { managed: true, runs: runs.iter().map(run).collect(), is_reference: true, ..Member::default() }
+    Member {
+        membership: Membership::Managed,
+        runs: runs.iter().map(run).collect(),
+        is_reference: true,
+        ..Member::default()
+    }
 }
 
 fn fleet(members: &[(&str, Member)]) -> Fleet {
@@ -59,10 +63,24 @@ fn many_failures_at_once_are_trouble_until_they_are_old_or_gone() {
         Some("3 of 3 nodes fail at once, the cluster itself is suspected")
     );
     observe(&mut fleet, 601);
-    assert_eq!(trouble(&fleet, 601), None, "one alone is no crowd");
+    assert_eq!(trouble(&fleet, 601), None, "a single failure is not trouble");
     assert_eq!(fleet.managed(), 3);
     fleet.note(&name("n3"), Member::default(), at(602));
     assert_eq!((fleet.managed(), fleet.failing.len()), (2, 0));
+}
+
+#[test]
+fn a_failure_that_another_clock_dates_earlier_counts_as_long_as_before_until_the_node_passes() {
+    let mut fleet = fleet(&[("n1", failed(0, 1)), ("n2", failed(0, 1)), ("n3", failed(0, 1))]);
+    for node in ["n1", "n2", "n3"] {
+        fleet.note(&name(node), failed(-3_600, 2), at(10));
+    }
+    observe(&mut fleet, 590);
+    assert!(trouble(&fleet, 590).is_some());
+    for node in ["n1", "n2", "n3"] {
+        fleet.note(&name(node), verified(&[]), at(591));
+    }
+    assert_eq!(trouble(&fleet, 591), None);
 }
 
 #[test]
@@ -70,11 +88,11 @@ fn a_pass_elsewhere_counts_if_it_was_started_after_the_failure_and_known_before_
     let fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
     assert_eq!(compared(&fleet, 30, 40).as_deref(), Some("n2"));
     assert_eq!(compared(&fleet, 29, 40), None, "the pass was not known when the node was tried again");
-    assert_eq!(compared(&fleet, 30, 20 + 15 * 60), None, "that is not the same time");
+    assert_eq!(compared(&fleet, 30, 20 + 15 * 60), None, "the run is too old");
     let fleet = self::fleet(&[("n1", failed(21, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
     assert_eq!(compared(&fleet, 30, 40), None, "it was started before the failure");
     let fleet = self::fleet(&[("n1", failed(10, 6)), ("n2", verified(&[(20, true, 30, 6)]))]);
-    assert_eq!(compared(&fleet, 30, 40), None, "both were there before");
+    assert_eq!(compared(&fleet, 30, 40), None, "both were learned by the same fact");
     let fleet = self::fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, false, 30, 6)]))]);
     assert_eq!(compared(&fleet, 30, 40), None, "that was no pass");
 }
@@ -85,7 +103,7 @@ fn a_pass_that_was_started_in_the_future_proves_nothing() {
     assert_eq!(compared(&fleet, 30, 40), None);
     assert!(!fleet.has_passed_since(seen(10, 5), at(40)));
     assert!(fleet.has_passed_since(seen(10, 5), at(7_200)));
-    assert!(!fleet.has_passed_since(seen(10, 6), at(7_200)), "both were there before");
+    assert!(!fleet.has_passed_since(seen(10, 6), at(7_200)), "both were learned by the same fact");
 }
 
 #[test]
@@ -96,14 +114,18 @@ fn what_is_not_known_when_it_was_made_proves_nothing() {
 }
 
 #[test]
-fn further_failures_do_not_move_the_first_one() {
+fn a_pass_elsewhere_says_nothing_about_a_failure_after_it() {
     let mut fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
     fleet.note(&name("n1"), failed(35, 7), at(35));
-    assert_eq!(compared(&fleet, 40, 40).as_deref(), Some("n2"));
-    let mut rebooted = failed(36, 8);
-    rebooted.own_failure.as_mut().unwrap().boot = "b2".into();
-    fleet.note(&name("n1"), rebooted, at(36));
-    assert_eq!(compared(&fleet, 40, 40), None, "another boot is another beginning");
+    assert_eq!(compared(&fleet, 40, 40), None);
+    assert!(fleet.has_passed_elsewhere(&name("n1"), at(10), at(40)));
+    assert!(!fleet.has_passed_elsewhere(&name("n1"), at(35), at(40)));
+}
+
+#[test]
+fn a_pass_that_was_known_before_the_failure_says_nothing_about_it_whatever_its_time() {
+    let fleet = fleet(&[("n2", verified(&[(60, true, 0, 1)]))]);
+    assert!(!fleet.has_passed_elsewhere(&name("n1"), at(20), at(60)), "another clock is ahead");
 }
 
 #[test]
@@ -165,10 +187,10 @@ fn a_node_that_was_asked_in_vain_is_asked_again_last() {
     fleet.asked_for_reference(&name("a"), at(60));
     assert_eq!(order(&fleet), "cba");
     fleet.note(&name("a"), verified(&[]), at(61));
-    assert_eq!(order(&fleet), "cba", "nothing came of it");
+    assert_eq!(order(&fleet), "cba", "its run had no result");
     fleet.note(&name("a"), Member::default(), at(62));
     fleet.note(&name("a"), verified(&[]), at(63));
-    assert_eq!(order(&fleet), "acb", "it was gone meanwhile");
+    assert_eq!(order(&fleet), "acb", "it was gone in between");
 }
 
 #[test]
@@ -178,4 +200,34 @@ fn comparisons_under_way_are_counted() {
     assert!(fleet.runs_reference());
     fleet.note(&name("a"), Member::default(), at(1));
     assert!(!fleet.runs_reference());
+}
+
+#[test]
+fn only_closed_nodes_in_scope_keep_others_open() {
+    let member = |membership, closure| Member { membership, closure, ..Member::default() };
+    let mut fleet = fleet(&[
+        ("open", member(Membership::Managed, Closure::Open)),
+        ("new", member(Membership::InScope, Closure::Closed)),
+        ("failed", member(Membership::Managed, Closure::Unproven)),
+    ]);
+    let counts = |fleet: &Fleet, node: &str| {
+        [Counted::Closed, Counted::Unproven].map(|counted| fleet.closed_besides(&name(node), counted))
+    };
+    assert_eq!(counts(&fleet, "open"), [2, 1]);
+    assert_eq!(counts(&fleet, "new"), [1, 1]);
+    assert_eq!(counts(&fleet, "failed"), [1, 0]);
+    for node in ["open", "failed"] {
+        fleet.expect_closed(&name(node), true);
+    }
+    assert_eq!(counts(&fleet, "new"), [2, 2], "each counts once");
+    fleet.note(&name("open"), Member::default(), at(1));
+    assert_eq!(counts(&fleet, "new"), [1, 1], "it is paused now");
+    fleet.note(&name("open"), member(Membership::Managed, Closure::Open), at(2));
+    assert_eq!(
+        counts(&fleet, "new"),
+        [2, 2],
+        "it is about to be closed, or was, and nobody has seen it open"
+    );
+    fleet.expect_nothing();
+    assert_eq!(counts(&fleet, "new"), [1, 1]);
 }

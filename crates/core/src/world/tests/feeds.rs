@@ -1,4 +1,4 @@
-//! Several feeds, and stores that are restored from a backup.
+//! Several feeds that show the same pods, and stores that are restored from a backup.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn feed_of(selector: &str) -> Feed {
     Feed::init_pods("kube-system", &selector.parse().unwrap())
 }
 
-/// The feeds of two gates that wait for the same pod, for different reasons.
+/// The feeds of two gates with different selectors that match the same pod.
 fn feeds() -> [Feed; 2] {
     [feed_of("a"), feed_of("b")]
 }
@@ -56,7 +56,7 @@ fn each_feed_is_as_far_as_it_has_come_itself() {
     assert_eq!(is_ready(&world, "p"), Some(true), "feed a has not shown it before");
     world.learn(gone_from("p", 6, &a), at(2));
     world.learn(shown("p", 5, &["a"], &a), at(2));
-    assert_eq!(is_ready(&world, "p"), None, "feed a has told that it is gone");
+    assert_eq!(is_ready(&world, "p"), None, "feed a has reported it as gone");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn what_a_pod_says_counts_again_once_it_is_shown_again() {
     ]);
     assert_eq!(outlived(&world), 0);
     world.learn(gone_from("p", 6, &a), at(2));
-    assert_eq!(outlived(&world), 1, "what it says may be over");
+    assert_eq!(outlived(&world), 1, "its annotations may be outdated");
     world.learn(Fact::InitPod(says(6, &["b"]), b), at(2));
     assert_eq!(outlived(&world), 0);
 }
@@ -133,7 +133,7 @@ fn a_restart_of_the_node_is_not_forgotten_while_nothing_counts() {
     world.learn(watched(NodeView { boot: "b2".into(), ..node("a", 7) }), at(2));
     world.learn(Fact::InitPod(says(8, &["b"]), b), at(100));
     let outlived = &world.entry(&"n1".into()).unwrap().init_pods[&"p".into()].outlived;
-    assert_eq!(outlived.len(), 1, "it said so before the restart");
+    assert_eq!(outlived.len(), 1, "the annotation predates the restart");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn after_a_restore_nothing_is_compared_with_what_was_known() {
     assert_eq!(world.take_touched(), ["n1".into(), "n2".into()].into());
     assert_eq!((world.entries().count(), world.live_workers()), (0, 0));
     assert!(world.pools().is_none() && world.ledger().is_none());
-    assert!(world.facts() > facts, "what came before is still told apart from what comes");
+    assert!(world.facts() > facts, "facts before and after the restore must have different numbers");
     world.learn(Fact::Nodes(vec![node("a", 5)], Version(6)), at(3));
     world.learn(watched_worker(worker("w", 7)), at(3));
     world.learn(seen_pod(pod("p", 8)), at(3));

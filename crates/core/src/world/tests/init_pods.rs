@@ -1,8 +1,8 @@
-//! What init pods show, and when it may be from before a restart.
+//! The status of init pods, and when it may predate a restart.
 
 use super::*;
 
-/// What an init pod said before a restart of its node, as far as it still says so.
+/// The annotations that an init pod carried before a restart of its node and still carries.
 fn outlived(world: &World, pod: &str) -> Vec<String> {
     let pods = &world.entry(&"n1".into()).unwrap().init_pods;
     pods[&pod.into()].outlived.iter().map(|(key, value)| format!("{key}={value}")).collect()
@@ -50,7 +50,7 @@ fn what_new_containers_say_after_they_were_seen_is_new() {
     }
 }
 
-/// The only init pod, with other containers than before.
+/// The only init pod, with new containers.
 fn with_new_containers(version: u64, said: &[(&str, &str)]) -> Fact {
     let Fact::InitPod(seen, _) = saying("p", version, said) else { unreachable!() };
     seen_pod(InitPodView { containers: "second".to_owned(), ..seen })
@@ -84,7 +84,7 @@ fn what_a_pod_said_before_we_came_is_known_to_be_found() {
     let node_first = knowing(vec![listed(), saying("p", 2, &[("k", "v")])]);
     assert_eq!(found(&node_first), ["k=v"]);
     let mut told_late = knowing(vec![saying("p", 1, &[]), listed(), saying("p", 3, &[("k", "v")])]);
-    assert_eq!(found(&told_late), ["k=v"], "that was before the node was as we found it");
+    assert_eq!(found(&told_late), ["k=v"], "that version predates the node as it was found");
     told_late.learn(saying("p", 4, &[("k", "v"), ("l", "v")]), at(2));
     assert_eq!(found(&told_late), ["k=v"], "it says more, but this still");
     told_late.learn(saying("p", 5, &[("k", "w")]), at(2));
@@ -112,7 +112,7 @@ fn what_is_told_late_of_containers_dispels_no_doubt() {
         world.learn(with_new_containers(told, &[]), at(3));
         world.entry(&"n1".into()).unwrap().init_pods[&"p".into()].restarted
     };
-    assert!(!is_restarted(5), "that was before the restart of the node");
+    assert!(!is_restarted(5), "that version predates the restart of the node");
     assert!(is_restarted(6));
 }
 

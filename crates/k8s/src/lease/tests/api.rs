@@ -1,4 +1,4 @@
-//! An API server in this process that knows one lease and treats it as the real one does.
+//! An in-process API server that knows one lease and handles it as the real one does.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -20,7 +20,7 @@ use crate::calls::Verb;
 
 type Reply = Response<StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
 
-/// A request that came in.
+/// A received request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Came {
     pub(super) at: Instant,
@@ -47,11 +47,11 @@ struct State {
 pub(super) struct FakeApi(Arc<Mutex<State>>);
 
 impl FakeApi {
-    /// A client on the other end of a link.
+    /// Returns a client at the other end of a link.
     pub(super) fn client(&self, link: &Link) -> kube::Client {
         let (api, link) = (self.clone(), link.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
-            // What has been sent is carried out whether or not anybody still waits for the answer.
+            // A request that was sent is carried out even if nobody waits for the answer any more.
             let (answer, answered) = oneshot::channel();
             tokio::spawn(api.clone().serve(link.clone(), request, answer));
             async move {
@@ -72,7 +72,7 @@ impl FakeApi {
         self.lease().map_or(Value::Null, |lease| lease["spec"].clone())
     }
 
-    /// Puts a lease there, or another record into it.
+    /// Creates the lease, or replaces its record.
     pub(super) fn put(&self, spec: &Value) {
         let mut state = self.state();
         let lease = json!({"metadata": {"name": "knr"}, "spec": spec});
@@ -84,7 +84,7 @@ impl FakeApi {
         }
     }
 
-    /// Changes something about the lease that is no part of the record.
+    /// Changes the lease without changing its record.
     pub(super) fn annotate(&self) {
         let mut state = self.state();
         if let Some(mut lease) = state.lease.clone() {
@@ -105,7 +105,7 @@ impl FakeApi {
         self.state().watchers.clear();
     }
 
-    /// The watches stay open and nothing comes any more.
+    /// Keeps the watches open, but sends nothing any more.
     pub(super) fn make_watches_deaf(&self) {
         for watcher in &mut self.state().watchers {
             watcher.link = Link::new("nobody", 0);
@@ -130,7 +130,7 @@ impl FakeApi {
             Method::GET => Verb::Get,
             Method::POST => Verb::Create,
             Method::PUT => Verb::Update,
-            other => panic!("nobody asked for {other}"),
+            other => panic!("unexpected request: {other}"),
         };
         check_target(verb, &parts.uri);
         self.state().came.push(Came { at: Instant::now(), from: link.owner(), verb });
@@ -164,7 +164,7 @@ impl FakeApi {
             Verb::Get => state.lease.clone().ok_or((404, "leases \"knr\" not found")),
             Verb::Create => state.create(sent()),
             Verb::Update => state.update(sent()),
-            Verb::List | Verb::Patch | Verb::Delete => panic!("nobody does {verb:?}"),
+            Verb::List | Verb::Patch | Verb::Delete => panic!("unexpected verb: {verb:?}"),
         };
         match outcome {
             Ok(lease) => reply(200, &link.to_client(lease)),
@@ -189,7 +189,7 @@ impl State {
         Ok(self.make(lease))
     }
 
-    /// As `Store.Update` of the real one: leases may be created by an update, and never replaced blindly.
+    /// Like `Store.Update` of the real one: an update may create a lease, but never replaces one unconditionally.
     fn update(&mut self, lease: Value) -> Result<Value, (u16, &'static str)> {
         let wanted = &lease["metadata"];
         let Some(old) = &self.lease else {
@@ -250,13 +250,13 @@ impl Watcher {
     }
 }
 
-/// The right lease, and no more than it.
+/// Asserts that a request is about the right lease only.
 fn check_target(verb: Verb, uri: &http::Uri) {
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     match verb {
         Verb::Get | Verb::Update => assert_eq!(uri.path(), format!("{leases}/knr")),
         Verb::Create | Verb::Watch => assert_eq!(uri.path(), leases),
-        Verb::List | Verb::Patch | Verb::Delete => panic!("nobody does {verb:?}"),
+        Verb::List | Verb::Patch | Verb::Delete => panic!("unexpected verb: {verb:?}"),
     }
     if verb == Verb::Watch {
         assert!(uri.query().unwrap().contains("fieldSelector=metadata.name%3Dknr"), "{uri}");

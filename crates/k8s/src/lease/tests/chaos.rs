@@ -1,4 +1,4 @@
-//! Elections in which everything goes wrong that can, drawn from seeds, and what must hold all the same.
+//! Elections with random faults of every kind, drawn from seeds, and the guarantees that must hold anyway.
 
 use std::future::Future;
 use std::time::Duration;
@@ -28,13 +28,13 @@ fn times(lease: u32, renew: u32, retry: u32) -> LeaderElection {
     }
 }
 
-/// A cluster in which things go wrong.
+/// A cluster with faults.
 struct Chaos {
     rng: Rng,
     api: FakeApi,
     settings: LeaderElection,
     replicas: Vec<Replica>,
-    /// What was done, for whoever looks into a seed that fails.
+    /// What was done, to investigate a seed that fails.
     log: Vec<String>,
     begun: Instant,
     deleted: Instant,
@@ -69,7 +69,7 @@ impl Chaos {
         (0..self.replicas.len()).filter(|index| self.replicas[*index].is_alive()).collect()
     }
 
-    /// The leader more often than others.
+    /// Picks a replica, the leader more often than others.
     fn victim(&mut self) -> usize {
         let alive = self.alive();
         let leader = alive.iter().find(|index| self.replicas[**index].leads()).copied();
@@ -79,7 +79,7 @@ impl Chaos {
         }
     }
 
-    /// Somebody new, but not while there is no lease: such a one knows nothing of a leader that may be there.
+    /// Starts a new replica, but not without a lease: it could not know of a leader that may still exist.
     async fn replace(&mut self) {
         while self.api.lease().is_none() {
             sleep(SECOND).await;
@@ -87,7 +87,7 @@ impl Chaos {
         self.join();
     }
 
-    /// Lets something go wrong, for a while or for good.
+    /// Causes a fault, for a while or for good.
     async fn disturb(&mut self) {
         let victim = self.victim();
         let lease = u64::from(self.settings.lease_duration_seconds) * 1000;
@@ -139,14 +139,14 @@ impl Chaos {
             sleep(calm).await;
             self.disturb().await;
         }
-        // What is wrong now lasts two terms more; late requests can have the term begin anew once.
+        // A current fault lasts at most two more terms. Late requests can restart the term once.
         sleep(self.settings.lease_duration() * 6).await;
         let leaders = self.replicas.iter().filter(|replica| replica.leads()).count();
         let log = self.log.join("\n");
         if let Some(overlap) = overlap(&self.replicas) {
             panic!("seed {seed}: {overlap}\n{log}");
         }
-        assert_eq!(leaders, 1, "seed {seed}: not one leader in quiet times\n{log}");
+        assert_eq!(leaders, 1, "seed {seed}: not one leader without faults\n{log}");
     }
 }
 
@@ -179,7 +179,7 @@ fn never_do_two_lead_although_their_clocks_run_apart() {
     }
 }
 
-/// The rig would see two leaders if there were any: here the clocks differ by more than the settings allow for.
+/// Proves that the rig detects two leaders: here the clocks differ by more than the settings allow.
 #[test]
 #[should_panic(expected = "both led for")]
 fn clocks_too_far_apart_are_noticed() {

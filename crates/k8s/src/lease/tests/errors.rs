@@ -1,4 +1,4 @@
-//! What the caller is told when the lease cannot be had.
+//! The errors that the caller gets when the lease cannot be taken.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

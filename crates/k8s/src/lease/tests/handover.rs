@@ -1,4 +1,4 @@
-//! How the lease goes from one to another.
+//! How the lease passes from one replica to another.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn who_was_refused_a_moment_ago_still_takes_a_released_lease_at_once() {
     let standby = Replica::start(&api, Link::new("two", 2), &usual());
     standby.link.script(Verb::Update, Fault::Refuse(500), Duration::ZERO, Duration::ZERO);
     sleep(10 * SECOND + SECOND / 10).await;
-    assert!(standby.trouble.borrow().is_some(), "the try was to be refused");
+    assert!(standby.trouble.borrow().is_some(), "the attempt should be refused");
     api.put(&json!({"holderIdentity": "", "leaseDurationSeconds": 1}));
     leads_within(&standby, SECOND / 10).await;
 }
@@ -109,7 +109,7 @@ async fn a_lease_deleted_after_another_took_it_from_us_is_not_free() {
     let (api, one, two) = leader_and_standby().await;
     one.link.set_cut(true);
     leads_within(&two, 17 * SECOND).await;
-    // The first still believes that the record is its own, and the second is there but cannot renew.
+    // The first replica still believes that it holds the lease. The second one holds it but cannot renew it.
     api.delete();
     two.link.set_cut(true);
     one.link.set_cut(false);
@@ -174,7 +174,7 @@ async fn the_right_ends_before_the_release_is_sent() {
     leader.link.script(Verb::Update, Fault::None, 2 * SECOND, Duration::ZERO);
     leader.begin_release();
     sleep(SECOND).await;
-    assert_eq!(api.spec()["holderIdentity"], "one", "it was to be under way");
+    assert_eq!(api.spec()["holderIdentity"], "one", "it should be in flight");
     assert!(!leader.leads());
 }
 

@@ -1,4 +1,4 @@
-//! The way between one replica and the API server, with everything that can go wrong on it, and the replica's clock.
+//! The network between one replica and the API server with all its faults, and the replica's clock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,22 +9,21 @@ use serde_json::{Value, json};
 use super::rng::Rng;
 use crate::calls::Verb;
 
-/// What happens to one request.
+/// The fault of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
-    /// Nothing bad.
     None,
-    /// An answer with this status, and no effect.
+    /// An answer with this status, without an effect.
     Refuse(u16),
-    /// No effect and no answer.
+    /// Neither an effect nor an answer.
     Hang,
-    /// The effect without the answer.
+    /// The effect without an answer.
     LostAnswer,
-    /// The effect, but so much later.
+    /// The effect, delayed by this time.
     Late(Duration),
 }
 
-/// How bad the way is.
+/// How bad the network is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Weather {
     /// A few milliseconds each way.
@@ -49,7 +48,7 @@ struct State {
     permille: i64,
 }
 
-/// The way between one replica and the API server.
+/// The network between one replica and the API server.
 #[derive(Clone)]
 pub(super) struct Link(Arc<Mutex<State>>);
 
@@ -67,13 +66,13 @@ impl Link {
         })))
     }
 
-    /// Has the clock of the replica run at so many thousandths of the true rate. The electors all measure true time, so
-    /// a fast clock is one for which the seconds in the record are fewer.
+    /// Sets the rate of the replica's clock, in thousandths of the true rate. All electors measure true time, so a fast
+    /// clock is simulated by fewer seconds in the record.
     pub(super) fn set_rate(&self, permille: i64) {
         self.state().permille = permille;
     }
 
-    /// So many seconds by the clock of the replica.
+    /// Returns the true length of this many seconds by the replica's clock.
     pub(super) fn seconds(&self, nominal: u32) -> u32 {
         u32::try_from(i64::from(nominal) * 1000 / self.state().permille).unwrap()
     }
@@ -90,7 +89,7 @@ impl Link {
         self.state().forbidden = verbs.to_vec();
     }
 
-    /// The next request with this verb meets this fault, and takes so long there and back.
+    /// Sets the fault of the next request with this verb, and how long it takes there and back.
     pub(super) fn script(&self, verb: Verb, fault: Fault, there: Duration, back: Duration) {
         self.state().next.push_back((verb, fault, there, back));
     }
@@ -107,7 +106,7 @@ impl Link {
         self.state().forbidden.contains(&verb)
     }
 
-    /// What happens to a request with this verb, and how long it takes there and back.
+    /// Returns the fault of a request with this verb, and how long it takes there and back.
     pub(super) fn fault(&self, verb: Verb) -> (Fault, Duration, Duration) {
         let mut state = self.state();
         if let Some(at) = state.next.iter().position(|(scripted, ..)| *scripted == verb) {

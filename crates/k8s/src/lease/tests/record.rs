@@ -1,4 +1,4 @@
-//! What is written into the record, and when it may be taken.
+//! What is written into the record, and when the lease may be taken.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};

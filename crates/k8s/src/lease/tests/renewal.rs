@@ -1,4 +1,4 @@
-//! How the leader keeps the lease, and how long its right lasts if it cannot.
+//! How the leader keeps the lease, and how long its right lasts if it cannot renew it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn until(replica: &Replica) -> Instant {
     }
 }
 
-/// Once it led, it never said otherwise.
+/// Asserts that the replica never stopped leading once it led.
 fn assert_led_throughout(replica: &Replica) {
     let history = replica.history();
     let since = history.iter().position(|(_, belief)| matches!(belief, Leadership::Leading { .. })).unwrap();
@@ -54,7 +54,7 @@ async fn the_right_counts_from_when_the_renewal_was_sent() {
     let (api, leader, _standby) = leader_and_standby().await;
     leader.link.script(Verb::Update, Fault::None, SECOND, 3 * SECOND);
     sleep(6 * SECOND).await;
-    // Sent, answered four seconds later, and within the two seconds after that no other.
+    // Sent, answered four seconds later, and not renewed again within the two seconds after that.
     assert_eq!(until(&leader), last_update(&api, &leader) + 10 * SECOND);
 }
 
@@ -67,7 +67,7 @@ async fn who_cannot_renew_says_so_when_the_right_ends() {
         let mut leadership = leader.leadership.clone();
         leadership.wait_for(|belief| matches!(belief, Leadership::Standby { .. })).await.unwrap();
         let late = Instant::now().saturating_duration_since(until);
-        assert!(late <= Duration::from_millis(2), "told {late:?} after the end, {weather:?}");
+        assert!(late <= Duration::from_millis(2), "reported {late:?} after the end, {weather:?}");
     }
 }
 
@@ -137,6 +137,6 @@ async fn an_answer_that_lay_there_while_we_were_frozen_gives_no_right() {
     let known = leader.history().len();
     leader.ice.thaw();
     sleep(SECOND / 1000).await;
-    // The late answer must not be taken for a right that has long expired.
+    // The late answer must not revive a right that has long expired.
     assert!(matches!(leader.history()[known..], [(_, Leadership::Standby { .. })]));
 }

@@ -1,4 +1,4 @@
-//! Several replicas at one API server, and a record of who believed to lead when.
+//! Several replicas with one API server, and a history of when each replica believed to lead.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,7 +15,7 @@ use super::api::FakeApi;
 use super::link::Link;
 use crate::lease::{Elected, Election, Leadership, LeaseError};
 
-/// A process that can be frozen as by SIGSTOP: nothing of it runs, but time goes on.
+/// Freezes a process like SIGSTOP: nothing of it runs, but time goes on.
 #[derive(Clone, Default)]
 pub(super) struct Ice(Arc<Mutex<(bool, Option<Waker>)>>);
 
@@ -115,18 +115,18 @@ impl Replica {
         self.elected.take().unwrap().release().await
     }
 
-    /// Begins to give the lease back without waiting for the end of it.
+    /// Begins a release without waiting for its end.
     pub(super) fn begin_release(&mut self) {
         let elected = self.elected.take().unwrap();
         tokio::spawn(elected.release());
     }
 
-    /// Every change of what this replica believed.
+    /// Returns every change of what this replica believed.
     pub(super) fn history(&self) -> Vec<(Instant, Leadership)> {
         self.history.lock().unwrap().clone()
     }
 
-    /// The spans in which it might have written.
+    /// Returns the periods in which it might have written.
     pub(super) fn rights(&self) -> Vec<(Instant, Instant)> {
         let history = self.history();
         let ends = history.iter().skip(1).map(|(at, _)| Some(*at)).chain([None]);
@@ -159,7 +159,7 @@ async fn keep_history(
     }
 }
 
-/// The first two replicas that might have written at the same time, if any.
+/// Returns the first two replicas that might have written at the same time, if any.
 pub(super) fn overlap(replicas: &[Replica]) -> Option<String> {
     for (index, one) in replicas.iter().enumerate() {
         for other in &replicas[index + 1..] {

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for the same seed.
+//! Deterministic random numbers from a seed.
 
 use std::ops::Range;
 use std::time::Duration;

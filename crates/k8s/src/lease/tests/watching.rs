@@ -1,4 +1,4 @@
-//! How a standby listens, and how often it asks for that.
+//! How a standby watches the lease, and how many requests that takes.
 
 use tokio::time::sleep;
 
@@ -71,7 +71,7 @@ async fn an_idle_standby_listens_and_seldom_asks() {
     let (api, _leader, standby) = leader_and_standby().await;
     let [gets, creates, updates, watches] = count(&api, &standby, 600 * SECOND).await;
     assert_eq!([creates, updates, watches], [0, 0, 0]);
-    assert!(gets < 30, "{gets} reads in ten minutes although the watch tells everything");
+    assert!(gets < 30, "{gets} reads in ten minutes although the watch reports everything");
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,7 +104,7 @@ fn checks_of_the_user_are_part_of_the_run() {
     ]);
     let mut status =
         json!({ "phase": "Pending", "initContainerStatuses": failed, "containerStatuses": waiting });
-    assert_eq!(stage(status.clone()), Stage::Running, "who has ended it is not known yet");
+    assert_eq!(stage(status.clone()), Stage::Running, "it is not known yet who ended it");
     status["phase"] = json!("Failed");
     assert_eq!(stage(status), exited(3, "init container mine: no GPU"));
 }

@@ -1,6 +1,8 @@
 use std::convert::Infallible;
 
 use http::{Request, Response};
+use knr_core::config::Config;
+use knr_core::policy::Policies;
 use knr_k8s::api::Namespaces;
 use knr_web::Exposition;
 use kube::client::Body;
@@ -14,11 +16,11 @@ const GATE: &str = "gates: [{name: a}]";
 const TWO_GATES: &str = "gates: [{name: a}, {name: b, podSelector: x=y, taint: {key: b, effect: NoSchedule}, \
                          completedAnnotation: c}]";
 
-fn config(yaml: &str) -> Config {
-    Config::parse(yaml).unwrap()
+fn feeds(yaml: &str) -> BTreeSet<Feed> {
+    Feed::all(&Policies::from(&Config::parse(yaml).unwrap()))
 }
 
-/// Watches of a server that takes every request and says nothing.
+/// Watches of a server that accepts every request and never answers.
 struct Rig {
     watches: Watches,
     requests: watch::Receiver<Vec<String>>,
@@ -42,11 +44,11 @@ impl Rig {
         // Without a receiver watches end.
         std::mem::forget(received);
         let (health, metrics) = (Health::new(), Arc::new(Metrics::new(false)));
-        let watches = Watches::start(api, &config(yaml), facts, health.clone(), metrics);
+        let watches = Watches::start(api, &feeds(yaml), facts, health.clone(), metrics);
         Self { watches, requests, health }
     }
 
-    /// The selectors of the init pods that were asked for since this was last asked.
+    /// The selectors of all requests for init pods so far.
     async fn selectors(&mut self) -> Vec<String> {
         sleep(SECOND).await;
         let selector = |uri: &String| {
@@ -60,9 +62,9 @@ impl Rig {
     }
 
     async fn configure(&mut self, yaml: &str) {
-        let config = config(yaml);
-        self.watches.leave(&config).await;
-        self.watches.configure(&config);
+        let feeds = feeds(yaml);
+        self.watches.keep_only(&feeds).await;
+        self.watches.begin(&feeds);
     }
 
     fn ages(&self) -> usize {
@@ -101,7 +103,8 @@ async fn what_is_not_watched_is_not_expected_to_live() {
 async fn a_watch_that_is_silent_does_not_hide_behind_another_of_its_kind() {
     let health = Health::new();
     let round = Round::new(health.watch("init-pods", DEAD));
-    let feeds: Vec<Feed> = Feed::of_init_pods(&Policies::from(&config(TWO_GATES))).into_iter().collect();
+    let feeds: Vec<Feed> =
+        feeds(TWO_GATES).into_iter().filter(|feed| feed.kind() == Kind::InitPods).collect();
     for feed in &feeds {
         round.join(feed.clone());
     }

@@ -1,0 +1,66 @@
+//! Writes for tests.
+
+use jiff::Timestamp;
+
+use crate::action::{Action, EventReason, EventText, Removal};
+use crate::engine::Order;
+use crate::ids::{NodeRef, WorkerRef};
+use crate::names;
+use crate::patch::NodePatch;
+use crate::view::{Condition, ConditionStatus, Purpose, Stamp};
+
+pub(super) fn noon() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+pub(super) fn node(name: &str) -> NodeRef {
+    NodeRef { name: name.into(), uid: format!("uid-of-{name}").as_str().into() }
+}
+
+fn event_text(reason: EventReason) -> EventText {
+    EventText { reason, message: String::new(), warning: false }
+}
+
+pub(super) fn order(ticket: u64, action: Action) -> Order {
+    Order { ticket, action }
+}
+
+pub(super) fn event(name: &str) -> Action {
+    Action::SendEvent { node: node(name), claim: None, event: event_text(EventReason::Verified) }
+}
+
+pub(super) fn deletion_event(name: &str) -> Action {
+    Action::SendEvent { node: node(name), claim: None, event: event_text(EventReason::NodeDeleted) }
+}
+
+pub(super) fn start(name: &str) -> Action {
+    let stamp = Stamp {
+        node: node(name),
+        boot: "b".into(),
+        serial: 1,
+        attempt: 1,
+        purpose: Purpose::Verify,
+        policy: "default".into(),
+        requires: "".into(),
+    };
+    Action::StartWorker { stamp }
+}
+
+pub(super) fn open(name: &str) -> Action {
+    let (gate, patch) = (names::VERIFICATION_GATE.to_owned(), NodePatch(Vec::new()));
+    Action::OpenGate { node: node(name), gate, patch, event: event_text(EventReason::Verified) }
+}
+
+pub(super) fn condition(name: &str, status: ConditionStatus) -> Action {
+    let condition = Condition { status, reason: String::new(), message: String::new() };
+    Action::SetCondition { node: node(name), condition, before: None }
+}
+
+pub(super) fn verified(name: &str) -> Action {
+    condition(name, ConditionStatus::True)
+}
+
+pub(super) fn removal(name: &str) -> Action {
+    let worker = WorkerRef { name: format!("worker-of-{name}"), uid: "w".into() };
+    Action::RemoveWorker { node: node(name), worker, why: Removal::Spent }
+}
