@@ -92,7 +92,7 @@ mutants: setup $(MUTANTS) ## break the rules in every small way and see that a t
 generate: setup ## write what is generated in docs/ and in the chart anew, from the code
 	$(CARGO) run --quiet -p knr-core --example generate
 	$(CARGO) run --quiet -p knr-web --example document
-	GENERATE=1 $(CARGO) test --quiet -p knr-k8s --lib chart::the_rights_in_the_chart_are_up_to_date
+	GENERATE=1 $(CARGO) test --quiet -p knr-k8s --lib chart::the_permissions_in_the_chart_are_up_to_date
 	GENERATE=1 $(CARGO) test --quiet -p knr-k8s --test rbac_page
 	GENERATE=1 $(CARGO) test --quiet -p kube-node-ready --bins _up_to_date
 

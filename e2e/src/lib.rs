@@ -20,7 +20,7 @@
 //! | [`controller`](Controller) | one replica as a process that can be killed, frozen and cut off |
 //! | [`deployment`](Deployment) | the same in pods |
 //! | [`release`](Release) | the product as the Helm chart installs it |
-//! | [`rights`](Cluster::rights_are_those_listed) | the permissions of a service account, asked one by one |
+//! | [`permissions`](Cluster::permissions_are_those_listed) | the permissions of a service account, asked one by one |
 //! | [`node`](Node), [`fakes`](Cluster::fakes) | the state of a node in the cluster, real or simulated |
 //! | [`gate_log`](GateLog) | the state of a node's gate over time |
 //! | [`hold`](Hold) | workers that run for as long as a test wants |
@@ -47,10 +47,10 @@ mod http;
 mod images;
 mod metrics;
 mod node;
+mod permissions;
 pub mod product;
 mod refusal;
 mod release;
-mod rights;
 mod story;
 mod writes;
 

@@ -33,7 +33,7 @@ fn the_product_runs_in_a_cluster_and_beside_it() -> Result<()> {
     the_image_runs_where_pods_are_restricted(&cluster)?;
     a_node_shows_what_is_on_it(&cluster)?;
     simulated_nodes_and_workers_come_by_the_dozen(&cluster)?;
-    a_replica_has_the_rights_of_its_account_and_can_be_cut_off(&cluster)?;
+    a_replica_has_the_permissions_of_its_service_account_and_can_be_cut_off(&cluster)?;
     a_replica_obeys(&cluster)?;
     pods_of_the_controller_become_ready(&cluster)
 }
@@ -106,11 +106,11 @@ fn simulated_nodes_and_workers_come_by_the_dozen(cluster: &Cluster) -> Result<()
     nodes.iter().try_for_each(knr_e2e::Node::delete)
 }
 
-fn a_replica_has_the_rights_of_its_account_and_can_be_cut_off(cluster: &Cluster) -> Result<()> {
-    let controller = Controller::start(cluster, &Config::new(), "rights")?;
+fn a_replica_has_the_permissions_of_its_service_account_and_can_be_cut_off(cluster: &Cluster) -> Result<()> {
+    let controller = Controller::start(cluster, &Config::new(), "permissions")?;
     // From here on only its kubeconfig is needed.
     controller.kill()?;
-    let api = Api::open(&controller.kubeconfig())?.called("kube-node-ready/0.0.0 (rights)");
+    let api = Api::open(&controller.kubeconfig())?.called("kube-node-ready/0.0.0 (permissions)");
     api.list("/api/v1/nodes")?;
     let refused = api.list("/api/v1/secrets").unwrap_err().to_string();
     assert!(refused.contains("403") && refused.contains(ACCOUNT), "{refused}");
@@ -120,7 +120,7 @@ fn a_replica_has_the_rights_of_its_account_and_can_be_cut_off(cluster: &Cluster)
     api.patch("/api/v1/nodes/n1", &json!({ "metadata": { "annotations": { "example/a": "b" } } }))?;
     let writes = node.writes()?;
     assert_eq!(writes.len(), before + 1);
-    assert_eq!(writes[before].to_string(), "rights: patch nodes n1: 200");
+    assert_eq!(writes[before].to_string(), "permissions: patch nodes n1: 200");
 
     controller.cut_off(Outage::Closed);
     api.list("/api/v1/nodes").unwrap_err();

@@ -68,7 +68,7 @@ pub enum Recorded {
     /// There was no verdict.
     NoVerdict,
     /// The result of a reference run.
-    Comparison,
+    Reference,
 }
 
 /// Why a worker is removed.

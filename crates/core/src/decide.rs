@@ -3,13 +3,13 @@
 //! Nothing in here reads the configuration of the process. The requirements for a node come from its [`Policy`], and
 //! anything that is scarce across the cluster is requested from [`Grants`].
 
+mod attempts;
 mod deletion;
 mod gate;
 mod scope;
 mod subject;
 mod survey;
 mod tidy;
-mod trial;
 mod verification;
 
 use jiff::{SignedDuration, Timestamp};
@@ -179,13 +179,13 @@ pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
 /// A paused node is not touched, but one that an operator paused says so while it is closed. While everything is
 /// paused, nothing at all is written.
 fn paused(subject: &Subject<'_>, by: PausedBy) -> Decision {
-    let mut told = subject.explain(subject.phase(), Why::Paused(by));
+    let mut explanation = subject.explain(subject.phase(), Why::Paused(by));
     let has_result = |state: &&NodeState| state.phase == StatePhase::Failed || state.says_why();
     if let Some(state) = subject.state_of_this_boot().filter(has_result) {
         let result = LastResult { retry: None, ..subject.last_result(state) };
-        told.notes.push(Note::LastResult(result));
+        explanation.notes.push(Note::LastResult(result));
     }
-    let mut decision = Decision::new(told);
+    let mut decision = Decision::new(explanation);
     match by {
         PausedBy::Configuration => decision,
         PausedBy::Annotation => {

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_installation_is_at_fault_if_it_is_to_blame_and_not_by_the_look_of_a_cause() {
-        let told = |why: Why| Explanation::new(Phase::Pending, Access::Closed, why);
+        let explained = |why: Why| Explanation::new(Phase::Pending, Access::Closed, why);
         let run = |kind| Some(FreeRun { number: 1, kind });
         let result = |cause: &str, run| LastResult {
             cause: cause.to_owned(),
@@ -161,8 +161,8 @@ mod tests {
             (pending(WorkerFailure::ImagePull).into(), Some("ImagePullFailed")),
             (pending(WorkerFailure::Pending).into(), None),
         ] {
-            let told = told(why);
-            assert_eq!(told.installation_fault(), fault, "{told:?}");
+            let explained = explained(why);
+            assert_eq!(explained.installation_fault(), fault, "{explained:?}");
         }
     }
 

@@ -16,7 +16,7 @@ pub enum Blame {
     Cluster,
     /// The fault of the node or of the cluster. Costs an attempt, but counts as the cluster's until the same checks have
     /// passed on a verified node: before that no open node is closed and no node is deleted for it. A closed node counts
-    /// as failed before that only if there is no verified node to compare it with.
+    /// as failed before that only if no verified node can make a reference run.
     Unclear,
     /// The fault of the installation: its image, its configuration or its permissions. Reported on the node at once;
     /// costs no attempt.

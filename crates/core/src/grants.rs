@@ -153,7 +153,7 @@ impl Grants {
     }
 
     /// Returns whether a reference run is under way, or could be made on another node than this one.
-    pub(crate) fn can_compare(&self, node: &NodeName) -> bool {
+    pub(crate) fn can_make_reference(&self, node: &NodeName) -> bool {
         self.runs_reference() || self.fleet.references().any(|name| name != node)
     }
 

@@ -86,8 +86,8 @@ impl Queue {
     }
 
     /// Queues an event.
-    pub fn tell(&mut self, event: Action, now: Timestamp) {
-        self.backlog.tell(event, now);
+    pub fn report(&mut self, event: Action, now: Timestamp) {
+        self.backlog.report(event, now);
     }
 
     /// Queues the report of a deletion again, because the API server did not take it. Returns whether it is sent again.

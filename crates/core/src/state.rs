@@ -54,7 +54,7 @@ pub struct NodeState {
     pub stays_open: bool,
     /// The run elsewhere that passed the same checks between two failures of this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compared: Option<Comparison>,
+    pub passed_elsewhere: Option<PassElsewhere>,
     /// The policy of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyName>,
@@ -90,7 +90,7 @@ pub enum StatePhase {
 /// The pass elsewhere that shows a failure to be the node's own: the node failed, the checks passed there, and the node
 /// failed again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct PassElsewhere {
     /// The node on which they passed.
     pub node: NodeName,
     /// When that run was started.
@@ -133,7 +133,7 @@ impl NodeState {
             inconclusive: 0,
             blame: None,
             stays_open: false,
-            compared: None,
+            passed_elsewhere: None,
             policy: None,
             requires: None,
             run_boot: None,

@@ -57,7 +57,7 @@ pub fn judge(ending: &Ending) -> Verdict {
 /// not a pass.
 fn judge_exit(code: i32, report: Option<Report>, message: &str) -> Verdict {
     if report.as_ref().is_some_and(|report| report.stopped) {
-        return Verdict::Inconclusive("the worker was told to stop before the checks were done".to_owned());
+        return Verdict::Inconclusive("the worker was stopped before the checks were done".to_owned());
     }
     let failed = report.as_ref().and_then(failed_checks);
     let words = report.is_none().then(|| last_words(message)).flatten();
@@ -238,7 +238,7 @@ mod tests {
     fn a_worker_that_was_ended_from_outside_says_nothing_about_its_node() {
         let stopped = exit(2, r#"{"error":"told to stop","stopped":true}"#);
         assert!(
-            matches!(&stopped, Verdict::Inconclusive(why) if why.contains("told to stop")),
+            matches!(&stopped, Verdict::Inconclusive(why) if why.contains("was stopped before")),
             "{stopped:?}"
         );
         assert!(

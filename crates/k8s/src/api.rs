@@ -81,7 +81,7 @@ pub(crate) enum Body<'a, T: Serialize = ()> {
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// The API server answered with an error.
-    #[error("{}", told(.0))]
+    #[error("{}", message(.0))]
     Status(Box<Status>),
     /// The API server was never reached.
     #[error("no connection to the API server: {0}")]
@@ -94,7 +94,7 @@ pub enum Failed {
     Unreadable(String),
 }
 
-fn told(status: &Status) -> String {
+fn message(status: &Status) -> String {
     let said = if status.message.is_empty() { &status.reason } else { &status.message };
     format!("{} ({})", said, status.code)
 }
@@ -130,8 +130,8 @@ pub(crate) fn causes<'a>(
 
 /// Returns an error with its causes, without repetition.
 pub(crate) fn story(error: &(dyn std::error::Error + 'static)) -> String {
-    causes(error).map(ToString::to_string).fold(error.to_string(), |told, text| {
-        if told.contains(&text) { told } else { format!("{told}: {text}") }
+    causes(error).map(ToString::to_string).fold(error.to_string(), |so_far, text| {
+        if so_far.contains(&text) { so_far } else { format!("{so_far}: {text}") }
     })
 }
 

@@ -1,7 +1,7 @@
 //! Tests an installation in its cluster, and leaves nothing behind.
 //!
 //! ```text
-//!   rights --> controller --> leader --> worker: created, awaited, read, deleted
+//!   permissions --> controller --> leader --> worker: created, awaited, read, deleted
 //! ```
 //!
 //! Each step yields one finding. None of them changes a node.
@@ -9,8 +9,8 @@
 mod finding;
 mod leader;
 mod nodes;
+mod permissions;
 mod pods;
-mod rights;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -42,7 +42,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Whether the service accounts have all permissions that they need.
-    Rights,
+    Permissions,
     /// Whether the pods of the installation are ready.
     Pods,
     /// Whether one of the controllers leads.
@@ -128,14 +128,17 @@ impl Doctor {
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let leader = self.config().leader_election.enabled.then_some(Step::Leader);
-        [Some(Step::Rights), Some(Step::Pods), leader, Some(Step::Worker)].into_iter().flatten().collect()
+        [Some(Step::Permissions), Some(Step::Pods), leader, Some(Step::Worker)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Returns the name of a step.
     #[must_use]
     pub fn name(&self, step: Step) -> &'static str {
         match (step, self.installation.mode) {
-            (Step::Rights, _) => "rights",
+            (Step::Permissions, _) => "permissions",
             (Step::Pods, Mode::Controller) => "controller",
             (Step::Pods, Mode::Daemonset) => "daemonset",
             (Step::Leader, _) => "leader",
@@ -146,7 +149,7 @@ impl Doctor {
     /// Takes a step. Once `ended` is ready, it only removes what it created.
     pub async fn take(&self, step: Step, ended: impl Future<Output = ()>) -> Finding {
         let taken = match step {
-            Step::Rights => self.in_time(self.rights(), ended).await,
+            Step::Permissions => self.in_time(self.permissions(), ended).await,
             Step::Pods => self.in_time(self.pods(), ended).await,
             Step::Leader => self.in_time(self.leader(), ended).await,
             Step::Worker => self.worker(ended).await,

@@ -76,14 +76,14 @@ pub(crate) struct ContainerStatus {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ContainerState {
-    pub(crate) waiting: Option<Told>,
+    pub(crate) waiting: Option<WaitingState>,
     pub(crate) running: Option<IgnoredAny>,
     pub(crate) terminated: Option<Terminated>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Told {
+pub(crate) struct WaitingState {
     pub(crate) reason: String,
     pub(crate) message: String,
 }

@@ -135,7 +135,7 @@ mod tests {
         manifests(&Config::parse(yaml).unwrap(), &namespaces)
     }
 
-    fn rights(objects: &[Value], kind: &str, name: &str, namespace: Option<&str>) -> Vec<String> {
+    fn permissions(objects: &[Value], kind: &str, name: &str, namespace: Option<&str>) -> Vec<String> {
         let role = objects.iter().find(|object| {
             object["kind"] == kind
                 && object["metadata"]["name"] == name
@@ -159,26 +159,26 @@ mod tests {
     fn the_controller_may_do_what_it_does_and_no_more() {
         let objects = of("");
         assert_eq!(
-            rights(&objects, "ClusterRole", "kube-node-ready-controller", None),
+            permissions(&objects, "ClusterRole", "kube-node-ready-controller", None),
             ["/nodes: list patch watch", "/nodes/status: patch", "karpenter.sh/nodepools: list watch"]
         );
         assert_eq!(
-            rights(&objects, "Role", "kube-node-ready-controller", Some("workers")),
+            permissions(&objects, "Role", "kube-node-ready-controller", Some("workers")),
             ["/pods: create delete list watch"]
         );
         assert_eq!(
-            rights(&objects, "Role", "kube-node-ready-controller", Some("own")),
+            permissions(&objects, "Role", "kube-node-ready-controller", Some("own")),
             [
                 "coordination.k8s.io/leases: create",
                 r#"coordination.k8s.io/leases ["kube-node-ready-controller"]: get update watch"#
             ]
         );
         assert_eq!(
-            rights(&objects, "Role", "kube-node-ready-controller", Some("default")),
+            permissions(&objects, "Role", "kube-node-ready-controller", Some("default")),
             ["events.k8s.io/events: create"]
         );
         assert_eq!(
-            rights(&objects, "ClusterRole", "kube-node-ready-worker", None),
+            permissions(&objects, "ClusterRole", "kube-node-ready-worker", None),
             ["/services: get", "discovery.k8s.io/endpointslices: list"]
         );
         assert_eq!(objects.iter().filter(|object| object["kind"] == "ServiceAccount").count(), 2);
@@ -188,19 +188,19 @@ mod tests {
     fn what_is_asked_for_by_a_switch_is_a_role_of_its_own() {
         let objects = of("nodeManagement: {deleteFailedNodes: true, backfill: true}\ngates: [{name: a}]");
         assert_eq!(
-            rights(&objects, "ClusterRole", "kube-node-ready-controller-deletion", None),
+            permissions(&objects, "ClusterRole", "kube-node-ready-controller-deletion", None),
             ["/nodes: delete", "karpenter.sh/nodeclaims: delete get"]
         );
         assert_eq!(
-            rights(&objects, "Role", "kube-node-ready-controller-deletion", Some("own")),
+            permissions(&objects, "Role", "kube-node-ready-controller-deletion", Some("own")),
             ["/configmaps: create", r#"/configmaps ["kube-node-ready-deletions"]: get update"#]
         );
         assert_eq!(
-            rights(&objects, "ClusterRole", "kube-node-ready-controller-backfill", None),
+            permissions(&objects, "ClusterRole", "kube-node-ready-controller-backfill", None),
             ["/pods: list"]
         );
         assert_eq!(
-            rights(&objects, "Role", "kube-node-ready-controller-gates", Some("kube-system")),
+            permissions(&objects, "Role", "kube-node-ready-controller-gates", Some("kube-system")),
             ["/pods: list watch"]
         );
     }
@@ -210,7 +210,7 @@ mod tests {
         let objects = of("gates: [{name: a, namespaces: [one, two]}]");
         for namespace in ["one", "two"] {
             assert_eq!(
-                rights(&objects, "Role", "kube-node-ready-controller-gates", Some(namespace)),
+                permissions(&objects, "Role", "kube-node-ready-controller-gates", Some(namespace)),
                 ["/pods: list watch"]
             );
         }

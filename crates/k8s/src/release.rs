@@ -66,21 +66,21 @@ pub struct Release {
 
 impl Release {
     /// Opens everything, and reports each step as it happens. A dry run only determines what there is to do.
-    pub async fn run(&self, mut tell: impl FnMut(&Step)) -> Result<Ending, ReleaseError> {
+    pub async fn run(&self, mut report: impl FnMut(&Step)) -> Result<Ending, ReleaseError> {
         if self.config.reconciliation.dry_run {
             return Ok(Ending::Planned(self.plan().await?));
         }
-        self.wait(&mut tell).await?;
+        self.wait(&mut report).await?;
         let mut summary =
-            Summary { workers_left: self.remove_workers(&mut tell).await?, ..Summary::default() };
-        self.open_all(&mut summary, &mut tell).await?;
+            Summary { workers_left: self.remove_workers(&mut report).await?, ..Summary::default() };
+        self.open_all(&mut summary, &mut report).await?;
         Ok(Ending::Released(summary))
     }
 
     /// Waits until no pod is left that would close nodes again.
-    async fn wait(&self, tell: &mut impl FnMut(&Step)) -> Result<(), ReleaseError> {
+    async fn wait(&self, report: &mut impl FnMut(&Step)) -> Result<(), ReleaseError> {
         let began = Instant::now();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         loop {
             let running = self.running().await?.into_iter();
             let (going, staying): (Vec<_>, Vec<_>) =
@@ -91,15 +91,15 @@ impl Release {
                 return Ok(());
             }
             if are_lost {
-                tell(&Step::Abandoned(names));
+                report(&Step::Abandoned(names));
                 return Ok(());
             }
             if !self.has_time() {
                 return Err(ReleaseError::StillThere(names));
             }
-            if names != told {
-                tell(&Step::Waiting(names.clone()));
-                told = names;
+            if names != reported {
+                report(&Step::Waiting(names.clone()));
+                reported = names;
             }
             sleep(PAUSE).await;
         }
@@ -115,12 +115,12 @@ impl Release {
     /// Removes all workers. Returns the names of those that could not be removed, and why.
     async fn remove_workers(
         &self,
-        tell: &mut impl FnMut(&Step),
+        report: &mut impl FnMut(&Step),
     ) -> Result<Vec<(String, String)>, ReleaseError> {
         let mut left = Vec::new();
         for id in self.workers().await? {
             match self.remove(&id).await {
-                Ok(()) => tell(&Step::WorkerRemoved(id.name)),
+                Ok(()) => report(&Step::WorkerRemoved(id.name)),
                 Err(failed) => left.push((id.name, failed.to_string())),
             }
         }
@@ -155,7 +155,7 @@ impl Release {
     async fn open_all(
         &self,
         summary: &mut Summary,
-        tell: &mut impl FnMut(&Step),
+        report: &mut impl FnMut(&Step),
     ) -> Result<(), ReleaseError> {
         let mut opened = BTreeSet::new();
         let (mut closed, without_gate) = self.closed().await?;
@@ -168,7 +168,7 @@ impl Release {
                     Fate::Gone => {}
                     Fate::Closed(closed) => summary.closed.push(closed.clone()),
                 }
-                tell(&Step::Node(node, fate));
+                report(&Step::Node(node, fate));
             }
             if !summary.closed.is_empty() {
                 break;
@@ -176,7 +176,7 @@ impl Release {
             closed = self.closed().await?.0;
             if Instant::now() + ROUND >= self.deadline {
                 for closed in closed.iter().map(|node| self.given_up(node, &opened)) {
-                    tell(&Step::Node(closed.node.clone(), Fate::Closed(closed.clone())));
+                    report(&Step::Node(closed.node.clone(), Fate::Closed(closed.clone())));
                     summary.closed.push(closed);
                 }
                 break;

@@ -171,7 +171,7 @@ impl<P: Pulse> Watch<P> {
     async fn wait_for_kind(&self, position: &mut Position, absent: Fact) -> Result<End, Failed> {
         self.pulse.heard();
         (position.version, position.memory) = (None, Memory::of(&self.feed));
-        if !self.tell([absent]).await {
+        if !self.send([absent]).await {
             return Ok(End::Closed);
         }
         tokio::select! {
@@ -205,7 +205,7 @@ impl<P: Pulse> Watch<P> {
     async fn follow_once<T: Observed>(&self, position: &mut Position) -> Result<End, Failed> {
         if position.version.is_none() && !position.streams_lists {
             let (all, version) = self.list::<T>().await?;
-            if !self.tell(position.listed::<T>(all, version)).await {
+            if !self.send(position.listed::<T>(all, version)).await {
                 return Ok(End::Closed);
             }
         }
@@ -250,7 +250,7 @@ impl<P: Pulse> Watch<P> {
                 }
                 event => position.learn(event, &mut so_far),
             };
-            if !self.tell(facts).await {
+            if !self.send(facts).await {
                 return Ok(End::Closed);
             }
         }
@@ -274,7 +274,7 @@ impl<P: Pulse> Watch<P> {
     }
 
     /// Sends facts. Returns whether the receiver still exists.
-    async fn tell(&self, facts: impl IntoIterator<Item = Fact>) -> bool {
+    async fn send(&self, facts: impl IntoIterator<Item = Fact>) -> bool {
         for fact in facts {
             if self.facts.send(fact).await.is_err() {
                 return false;

@@ -19,10 +19,10 @@ pub(crate) fn on_signal() -> Result<CancellationToken> {
                 _ = interrupt.recv() => {}
             }
             if cancelled.is_cancelled() {
-                tracing::warn!("told to stop a second time");
+                tracing::warn!("received a second signal to stop; exiting at once");
                 std::process::exit(exit::FAILED.into());
             }
-            tracing::info!("told to stop");
+            tracing::info!("received a signal to stop");
             cancelled.cancel();
         }
     });

@@ -39,7 +39,7 @@ enum Verb {
     Down,
     /// Show labs, their components and nodes; exit code 1 if something is not running
     Status,
-    /// Print the path of a kubeconfig with all rights
+    /// Print the path of a kubeconfig with all permissions
     Kubeconfig,
     /// Run kubectl
     #[command(disable_help_flag = true)]

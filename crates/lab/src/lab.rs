@@ -119,7 +119,7 @@ impl Lab {
         self.home.lab(&self.state.name)
     }
 
-    /// A kubeconfig with all rights.
+    /// A kubeconfig with all permissions.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder().join("kubeconfig")
@@ -158,7 +158,7 @@ impl Lab {
         Ok(fs::remove_dir_all(self.folder())?)
     }
 
-    /// Runs kubectl with all rights and gives what it printed.
+    /// Runs kubectl with all permissions and gives what it printed.
     pub fn kubectl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String> {
         process::run(self.client(Tool::Kubectl).args(arguments))
     }

@@ -142,7 +142,7 @@ fn a_restore_undoes_what_was_done_since_the_backup() {
     assert!(lab.is_well());
 }
 
-/// A user without rights, with a home and tools of its own.
+/// A user without permissions, with a home and tools of its own.
 struct Stranger {
     folder: PathBuf,
 }

@@ -89,14 +89,14 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "a worker that vanished or was evicted costs an attempt",
-        file: "crates/core/src/decide/trial/record.rs",
+        file: "crates/core/src/decide/attempts/record.rs",
         right: "            phase,\n            boot: so_far",
         wrong: "            phase: StatePhase::Failed,\n            boot: so_far",
         noticed_by: &[],
     },
     Mistake {
         name: "a worker that was told to stop has failed",
-        file: "crates/core/src/decide/trial.rs",
+        file: "crates/core/src/decide/attempts.rs",
         right: "            Some(worker) if worker.view.leaving => self.wait_for_the_end(worker),\n            \
                 Some(worker) if subject.is_current",
         wrong: "            Some(worker) if subject.is_current",
@@ -104,7 +104,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "a time limit is judged by what the watch told last",
-        file: "crates/core/src/decide/trial/progress.rs",
+        file: "crates/core/src/decide/attempts/progress.rs",
         right: "        } else if subject.entry.reread.is_none_or(|at| at < until) {\n            Progress::Unsure\n",
         wrong: "        } else if false {\n            Progress::Unsure\n",
         noticed_by: &[],
@@ -189,13 +189,13 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a node is deleted without looking at any other",
         file: "crates/core/src/decide/deletion.rs",
-        right: "    state.compared.as_ref().is_some_and(fair) && is_recent(state.at)",
-        wrong: "    state.compared.as_ref().is_none_or(fair) && is_recent(state.at)",
+        right: "state.passed_elsewhere.as_ref().is_some_and(|pass|",
+        wrong: "state.passed_elsewhere.as_ref().is_none_or(|pass|",
         noticed_by: &[],
     },
     Mistake {
         name: "waiting goes by the clock of whoever wrote the state",
-        file: "crates/core/src/decide/trial.rs",
+        file: "crates/core/src/decide/attempts.rs",
         right: "next_try.min(later(seen, span))",
         wrong: "next_try.max(next_try.min(later(seen, span)))",
         noticed_by: &[],
@@ -237,7 +237,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "B14: a node that has failed for long is given up",
-        file: "crates/core/src/decide/trial/record.rs",
+        file: "crates/core/src/decide/attempts/record.rs",
         right: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt)),\n",
         wrong: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt) * 1_000),\n",
         noticed_by: &["L1", "L1, recovered", "L4"],
@@ -273,7 +273,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "B2: a node whose runs say nothing about it is given up after too many of them",
-        file: "crates/core/src/decide/trial/record.rs",
+        file: "crates/core/src/decide/attempts/record.rs",
         right: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive)),\n",
         wrong: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive) * \
                 if inconclusive < settings.max_inconclusive_runs { 1 } else { 1_000 }),\n",
@@ -306,7 +306,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         noticed_by: &["L1, recovered", "L4", "slots"],
     },
     Mistake {
-        name: "B6: only ten nodes are looked at for a comparison",
+        name: "B6: only ten nodes are considered for a reference run",
         file: "crates/core/src/engine/orders.rs",
         right: "self.grants.fleet.references().find(is_free).cloned();",
         wrong: "self.world.entries().map(|(name, _)| name).take(10).find(is_free).cloned();",
@@ -342,14 +342,14 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "a worker whose time is up has failed when it was made",
-        file: "crates/core/src/decide/trial/progress.rs",
+        file: "crates/core/src/decide/attempts/progress.rs",
         right: "Verdict::Fail(Fault::of(failure, reason)), since: until }",
         wrong: "Verdict::Fail(Fault::of(failure, reason)), since: self.from }",
         noticed_by: &["blame"],
     },
     Mistake {
         name: "a pass from before the failure shows whose fault it is",
-        file: "crates/core/src/decide/trial/compare.rs",
+        file: "crates/core/src/decide/attempts/reference.rs",
         right: "        if cx.grants.fleet.has_passed_elsewhere(name, since, cx.now) {\n",
         wrong: "        if cx.grants.fleet.has_passed_elsewhere(name, since - cx.policy.worker.runs_within(), cx.now) {\n",
         noticed_by: &["blame"],

@@ -22,8 +22,8 @@ fn an_installation_does_its_work_and_leaves_as_it_was_told() -> Result<()> {
     let node = cluster.join("n3")?;
     node.wait_until_open()?;
     assert!(node.is_verified()?);
-    cluster.rights_are_those_listed("kube-node-ready-controller", Who::Controller)?;
-    cluster.rights_are_those_listed("kube-node-ready-worker", Who::Worker)?;
+    cluster.permissions_are_those_listed("kube-node-ready-controller", Who::Controller)?;
+    cluster.permissions_are_those_listed("kube-node-ready-worker", Who::Worker)?;
     its_own_test_changes_nothing(&cluster, &release, &node)?;
     its_own_test_names_a_right_that_is_missing(&cluster, &release)?;
     what_a_failed_upgrade_has_left_is_taken_back(&cluster, &release)?;

@@ -44,7 +44,7 @@ fn a_pod_opens_its_node_and_is_gone() -> Result<()> {
     people_are_told(&cluster, &node)?;
     assert_eq!(node.taints()?, [FOREIGN], "the gate is gone, and nothing else");
     two_writes_were_enough(&cluster)?;
-    cluster.rights_are_those_listed("kube-node-ready", Who::Daemonset)?;
+    cluster.permissions_are_those_listed("kube-node-ready", Who::Daemonset)?;
     no_pods_are_left(&cluster)?;
     runs_again_without_its_label(&cluster, &node)?;
     let said = release.test()?;

@@ -1,8 +1,8 @@
 //! The product as its operators see it: permissions, command line, configuration, metrics, logs, and shutdown.
 
 mod by_hand;
+mod permissions;
 mod process;
-mod rights;
 mod stop;
 mod watching;
 
@@ -15,7 +15,10 @@ use knr_e2e::Cluster;
 fn operators_are_told_what_they_need_to_know() -> Result<()> {
     let cluster = Cluster::start("operators", 3)?;
     // Nothing that is run by hand needs the controller's permissions, which come and go in the meantime.
-    side_by_side(|| rights::exactly_what_is_missing_is_named(&cluster), || by_hand::everything(&cluster))?;
+    side_by_side(
+        || permissions::exactly_what_is_missing_is_named(&cluster),
+        || by_hand::everything(&cluster),
+    )?;
     watching::metrics_logs_and_edits(&cluster)?;
     stop::in_order_or_at_once(&cluster)?;
     by_hand::the_script_runs_the_controller_of_this_checkout(&cluster)

@@ -26,6 +26,10 @@ pub(crate) fn in_order_or_at_once(cluster: &Cluster) -> Result<()> {
     let end = controller.program().wait(PATIENCE)?;
     assert_eq!(end.code(), Some(1));
     let log = controller.log()?;
-    assert_eq!(log.last().map(|line| &line["msg"]), Some(&"told to stop a second time".into()), "{log:#?}");
+    assert_eq!(
+        log.last().map(|line| &line["msg"]),
+        Some(&"received a second signal to stop; exiting at once".into()),
+        "{log:#?}"
+    );
     Ok(())
 }

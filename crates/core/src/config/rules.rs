@@ -221,7 +221,7 @@ fn order(config: &Config, found: &mut Vec<Finding>) {
     });
     let verification = Path::of(&["nodeManagement", "after"]);
     let all = written.chain([(names::VERIFICATION_GATE, verification, &config.node_management.after)]);
-    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut reported: BTreeSet<&str> = BTreeSet::new();
     for (gate, list, after) in all {
         for (index, name) in after.iter().enumerate() {
             if !known.contains(name.as_str()) {
@@ -236,12 +236,12 @@ fn order(config: &Config, found: &mut Vec<Finding>) {
         }
         let Some(circle) = circle(config, gate) else { continue };
         // A cycle is reported once, not for every gate on it.
-        if !told.contains(gate) {
+        if !reported.contains(gate) {
             let message =
                 format!("{}; expected no circle: these gates could never open", circle.join(" waits for "));
             found.push(Finding::new(list, message).related([gates.clone()]));
         }
-        told.extend(circle);
+        reported.extend(circle);
     }
 }
 

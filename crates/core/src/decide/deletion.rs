@@ -95,8 +95,8 @@ pub(super) fn hold(subject: &Subject<'_>, decision: Decision, note: Note) -> Dec
 fn is_decided(subject: &Subject<'_>, state: &NodeState) -> bool {
     let now = subject.cx.now;
     let is_recent = |at| now.duration_since(at).abs() < DECIDED_FOR;
-    let fair = |comparison| Fleet::is_recent(comparison, now);
-    state.compared.as_ref().is_some_and(fair) && is_recent(state.at) && is_recent(subject.entry.state_seen)
+    let passed_elsewhere = state.passed_elsewhere.as_ref().is_some_and(|pass| Fleet::is_recent(pass, now));
+    passed_elsewhere && is_recent(state.at) && is_recent(subject.entry.state_seen)
 }
 
 /// An outage may have begun just before the last failure.
@@ -122,8 +122,10 @@ fn delete(subject: &Subject<'_>, state: &NodeState, grant: Deletion) -> Step {
 
 fn event(subject: &Subject<'_>, state: &NodeState) -> EventText {
     let attempt = subject.attempt_of(state.attempt);
-    let passed =
-        state.compared.as_ref().map(|compared| format!("; the same checks passed on {}", compared.node));
+    let passed = state
+        .passed_elsewhere
+        .as_ref()
+        .map(|passed_elsewhere| format!("; the same checks passed on {}", passed_elsewhere.node));
     let message = format!("deleted: {attempt} failed: {}{}", state.why(), passed.unwrap_or_default());
     EventText { reason: EventReason::NodeDeleted, message, warning: true }
 }
@@ -144,5 +146,5 @@ pub(super) fn record_reference(subject: &Subject<'_>, worker: &SeenWorker, verdi
         ..before
     };
     let patch = PatchBuilder::new(subject.view).state(&state).build();
-    Action::Record { node: subject.view.id.clone(), what: Recorded::Comparison, patch, event: None }
+    Action::Record { node: subject.view.id.clone(), what: Recorded::Reference, patch, event: None }
 }

@@ -80,8 +80,8 @@ impl<'a> Subject<'a> {
             return Explanation::new(Phase::Verified, Access::Open, why);
         }
         let access = if self.is_tainted() { Access::Closed } else { Access::Open };
-        let told = Explanation::new(phase_of(Some(state)), access, self.last_result(state));
-        state.next_try.into_iter().fold(told, Explanation::tried_again_at)
+        let explanation = Explanation::new(phase_of(Some(state)), access, self.last_result(state));
+        state.next_try.into_iter().fold(explanation, Explanation::tried_again_at)
     }
 
     pub(super) fn last_result(&self, state: &NodeState) -> LastResult {

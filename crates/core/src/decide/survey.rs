@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::Context;
+use super::attempts::{Progress, progress};
 use super::scope::{self, Scope};
 use super::subject::Subject;
-use super::trial::{Progress, progress};
 use super::verification::{Standing, standing};
 use crate::explain::Access;
 use crate::fault::Blame;

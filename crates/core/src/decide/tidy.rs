@@ -103,27 +103,27 @@ fn left_alone(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> 
 
 /// Reports that the API server refuses writes to the node.
 pub(super) fn refused_write(subject: &Subject<'_>, decision: &mut Decision, why: &str) -> Option<Action> {
-    let mut told = decision.explanation.clone();
-    told.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
-    let condition = Condition { reason: Reason::WriteRefused.word().to_owned(), ..unknown(&told) };
-    let at = due(subject, &told, &condition)?;
+    let mut explanation = decision.explanation.clone();
+    explanation.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
+    let condition = Condition { reason: Reason::WriteRefused.word().to_owned(), ..unknown(&explanation) };
+    let at = due(subject, &explanation, &condition)?;
     set_at(at, subject, decision, condition)
 }
 
 /// When to write a condition without a verdict; `None` if the node already shows it. Only what an operator has to know
 /// is written at once. Anything else has to last first, because most nodes open soon, and every condition that is
 /// written meanwhile is a write in vain.
-fn due(subject: &Subject<'_>, told: &Explanation, condition: &Condition) -> Option<Timestamp> {
+fn due(subject: &Subject<'_>, explanation: &Explanation, condition: &Condition) -> Option<Timestamp> {
     let now = subject.cx.now;
     let Some(known) = &subject.view.condition else {
-        return Some(if told.is_urgent() { now } else { opens_until(subject) });
+        return Some(if explanation.is_urgent() { now } else { opens_until(subject) });
     };
     let is_unknown = known.status == ConditionStatus::Unknown;
     if is_unknown && known.reason == condition.reason {
         let again = later(subject.entry.condition_seen, subject.cx.interval);
-        return (!told.is_said_by(&known.message)).then_some(again);
+        return (!explanation.is_said_by(&known.message)).then_some(again);
     }
-    if is_unknown && told.access == Access::Closed && !told.is_urgent() {
+    if is_unknown && explanation.access == Access::Closed && !explanation.is_urgent() {
         let last = subject.cx.history.last.filter(|(last, _)| last.word() == condition.reason);
         return Some(later(last.map_or(now, |(_, since)| since), SOON));
     }
@@ -143,8 +143,8 @@ fn set_at(
     Some(set(subject, condition))
 }
 
-fn unknown(told: &Explanation) -> Condition {
-    let (reason, message) = (told.word().into_owned(), told.to_string());
+fn unknown(explanation: &Explanation) -> Condition {
+    let (reason, message) = (explanation.word().into_owned(), explanation.to_string());
     Condition { status: ConditionStatus::Unknown, reason, message }
 }
 

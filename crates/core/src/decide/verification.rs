@@ -2,10 +2,10 @@
 
 use jiff::Timestamp;
 
+use super::attempts::{Attempts, IfItFails, Probation, Progress, progress};
 use super::gate::{self, Evaluation, Evidence};
 use super::scope::{self, MayClose};
 use super::subject::Subject;
-use super::trial::{IfItFails, Probation, Progress, Trial, progress};
 use super::{Context, Decision, Mode, Want, deletion};
 use crate::action::{Action, Closing, EventReason, EventText};
 use crate::config::OnReboot;
@@ -122,10 +122,12 @@ pub(super) fn consider(subject: &Subject<'_>) -> Decision {
         Standing::Ungated => ungated(subject),
         Standing::Verified => verified(subject),
         Standing::ToBeClosed => close_rebooted(subject),
-        Standing::OnProbation(probation) => Trial { subject, probation: Some(probation) }.consider(),
+        Standing::OnProbation(probation) => Attempts { subject, probation: Some(probation) }.consider(),
         Standing::TaintCameBack | Standing::Closed => match evaluate_as(subject, &standing) {
-            Evaluation::Met(evidence) => Trial { subject, probation: None }.open(evidence),
-            Evaluation::Unmet(_) | Evaluation::NotBefore(..) => Trial { subject, probation: None }.consider(),
+            Evaluation::Met(evidence) => Attempts { subject, probation: None }.open(evidence),
+            Evaluation::Unmet(_) | Evaluation::NotBefore(..) => {
+                Attempts { subject, probation: None }.consider()
+            }
         },
     }
 }

@@ -15,7 +15,7 @@ use crate::config::DeletionLimits;
 use crate::explain::Trouble;
 use crate::ids::NodeName;
 use crate::schedule::Schedule;
-use crate::state::Comparison;
+use crate::state::PassElsewhere;
 use closings::Closings;
 pub(crate) use closings::{Closure, Counted};
 
@@ -240,12 +240,12 @@ impl Fleet {
         node: &NodeName,
         by: Timestamp,
         now: Timestamp,
-    ) -> Option<Comparison> {
+    ) -> Option<PassElsewhere> {
         let failed = self.members.get(node)?.own_failure.filter(|seen| self.is_after_trouble(seen.at))?;
         let mut passes = self.recent_passes_elsewhere(node, failed.at, now);
         passes
             .find(|(_, seen)| seen.fact > failed.fact && seen.at <= by)
-            .map(|((started, name, _), _)| Comparison { node: name.clone(), at: *started })
+            .map(|((started, name, _), _)| PassElsewhere { node: name.clone(), at: *started })
     }
 
     /// Returns whether the checks passed on another node in a recent run that was started after `since`. It must be
@@ -278,10 +278,10 @@ impl Fleet {
         later.filter(|(_, _, run)| run.passed).any(|(_, _, run)| is_later(run))
     }
 
-    /// Returns whether a comparison is recent enough to act on. It must not be far in the future either, because
+    /// Returns whether a pass is recent enough to act on. It must not be far in the future either, because
     /// another clock recorded it.
-    pub(crate) fn is_recent(comparison: &Comparison, now: Timestamp) -> bool {
-        now.duration_since(comparison.at).abs() < SAME_TIME
+    pub(crate) fn is_recent(pass: &PassElsewhere, now: Timestamp) -> bool {
+        now.duration_since(pass.at).abs() < SAME_TIME
     }
 
     /// Returns whether a reference run is under way anywhere.

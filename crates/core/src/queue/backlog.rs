@@ -56,7 +56,7 @@ impl Backlog {
         self.orders.insert(name, Waiting { order, since, decided: now, failing: None });
     }
 
-    pub(super) fn tell(&mut self, event: Action, now: Timestamp) {
+    pub(super) fn report(&mut self, event: Action, now: Timestamp) {
         let events = match Lane::of(&event) {
             Lane::Deletion => &mut self.deletions,
             Lane::Gate | Lane::Step | Lane::Unverified | Lane::Verified | Lane::Removal | Lane::Event => {

@@ -23,7 +23,7 @@ impl Orders {
 
     fn give(&mut self, action: Action) {
         match Lane::of(&action) {
-            Lane::Deletion | Lane::Event => self.queue.tell(action, self.now),
+            Lane::Deletion | Lane::Event => self.queue.report(action, self.now),
             Lane::Gate | Lane::Step | Lane::Unverified | Lane::Verified | Lane::Removal => {
                 self.take(action, None);
             }

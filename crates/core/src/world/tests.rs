@@ -2,6 +2,8 @@ mod feeds;
 mod init_pods;
 
 use super::*;
+use crate::action::worker_name;
+use crate::feed::Kind;
 use crate::ids::WorkerRef;
 use crate::texts::Texts;
 use crate::view::{ClaimRef, Ending, InitPodView, LedgerEntry, Purpose, Stage};

@@ -3,7 +3,7 @@
 use knr_core::action::worker_name;
 use knr_core::ids::{NodeRef, Version, WorkerRef};
 use knr_core::names;
-use knr_core::state::{Comparison, NodeState, Reference, StatePhase};
+use knr_core::state::{NodeState, PassElsewhere, Reference, StatePhase};
 use knr_core::view::{
     Condition, ConditionStatus, Ending, InitPodView, NodeView, Purpose, Stage, Stamp, Waiting, WorkerView,
 };
@@ -136,9 +136,9 @@ fn state(document: &Value, spec: &KeptSpec) -> NodeState {
         blame: spec.blame,
         stays_open: spec.stays_open,
         trouble: spec.trouble.as_deref().map(clock),
-        compared: spec.compared.as_ref().map(|text| {
+        passed_elsewhere: spec.passed_elsewhere.as_ref().map(|text| {
             let (node, at) = text.split_once(' ').expect("a node and a time");
-            Comparison { node: node.into(), at: clock(at) }
+            PassElsewhere { node: node.into(), at: clock(at) }
         }),
         ..NodeState::new(uid.into(), boot.into(), at)
     }

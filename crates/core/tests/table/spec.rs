@@ -143,7 +143,7 @@ pub(super) struct KeptSpec {
     #[serde(default)]
     pub(super) stays_open: bool,
     /// Where the checks passed in the meantime, and when: `n2 10:00:00`.
-    pub(super) compared: Option<String>,
+    pub(super) passed_elsewhere: Option<String>,
     /// When the cluster was last in trouble, by the clock of an earlier leader.
     pub(super) trouble: Option<String>,
 }

@@ -69,29 +69,30 @@ impl Pod {
         let container = containers.filter_map(|status| Some((status, status.state.as_ref()?))).find_map(
             |(status, state)| match (&state.waiting, &state.terminated) {
                 (Some(waiting), _) if waiting.reason != "PodInitializing" => {
-                    Some(told(&status.name, &waiting.reason, &waiting.message))
+                    Some(describe(&status.name, &waiting.reason, &waiting.message))
                 }
                 (_, Some(end)) if end.exit_code != 0 => {
                     let code = format!("exit code {}", end.exit_code);
-                    Some(told(&status.name, &end.reason, &code))
+                    Some(describe(&status.name, &end.reason, &code))
                 }
                 _ => None,
             },
         );
         let unscheduled = || {
             let scheduled = Condition::find(conditions.as_ref(), "PodScheduled")?;
-            (scheduled.status == "False").then(|| told("scheduler", &scheduled.reason, &scheduled.message))
+            (scheduled.status == "False")
+                .then(|| describe("scheduler", &scheduled.reason, &scheduled.message))
         };
         let unready = || {
             let ready =
                 Condition::find(conditions.as_ref(), "Ready").filter(|ready| !ready.reason.is_empty())?;
-            Some(told("kubelet", &ready.reason, &ready.message))
+            Some(describe("kubelet", &ready.reason, &ready.message))
         };
         container.or_else(unscheduled).or_else(unready).unwrap_or_else(|| "no reason is given".to_owned())
     }
 }
 
-fn told(who: &str, reason: &str, message: &str) -> String {
+fn describe(who: &str, reason: &str, message: &str) -> String {
     let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     format!("{who}: {reason}{message}")
 }

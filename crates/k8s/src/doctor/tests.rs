@@ -156,7 +156,7 @@ async fn a_right_that_is_missing_is_named() {
             && spec["resourceAttributes"]["resource"] == "nodes"
             && spec["resourceAttributes"]["subresource"] == "status"
     };
-    let (found, received) = Cluster { denied, ..Cluster::default() }.find(Step::Rights).await;
+    let (found, received) = Cluster { denied, ..Cluster::default() }.find(Step::Permissions).await;
     assert_eq!(
         found.lines,
         ["system:serviceaccount:own:controller may not patch nodes/status in the whole cluster"]
@@ -166,7 +166,7 @@ async fn a_right_that_is_missing_is_named() {
     let spec = &worker.unwrap().body["spec"];
     assert_eq!(spec["user"], "system:serviceaccount:workers:kube-node-ready-worker");
     assert!(spec["groups"].as_array().unwrap().contains(&json!("system:serviceaccounts:workers")));
-    assert!(Cluster::default().find(Step::Rights).await.0.is_ok());
+    assert!(Cluster::default().find(Step::Permissions).await.0.is_ok());
 }
 
 #[tokio::test]
@@ -379,8 +379,8 @@ async fn a_daemonset_needs_no_leader_and_is_gone_when_all_is_done() {
     let server = cluster.serve();
     let of_daemonset = Installation { mode: Mode::Daemonset, account: "ds".into(), ..installation() };
     let doctor = doctor(&server, of_daemonset);
-    assert_eq!(doctor.steps(), [Step::Rights, Step::Pods, Step::Worker]);
-    assert_eq!(doctor.take(Step::Rights, pending()).await.lines, Vec::<String>::new());
+    assert_eq!(doctor.steps(), [Step::Permissions, Step::Pods, Step::Worker]);
+    assert_eq!(doctor.take(Step::Permissions, pending()).await.lines, Vec::<String>::new());
     assert!(server.received().iter().all(|it| it.body["spec"]["user"] == "system:serviceaccount:own:ds"));
     let found = doctor.take(Step::Pods, pending()).await;
     assert_eq!((found.name, found.is_ok()), ("daemonset", true), "{found:?}");

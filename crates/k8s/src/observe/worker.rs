@@ -10,7 +10,7 @@ use knr_core::view::{Ending, Purpose, Stage, Stamp, Waiting, WorkerView};
 use serde::{Deserialize, Deserializer};
 
 use super::condition::{SlimCondition, of_type};
-use super::{ContainerStatus, Meta, Terminated, Told};
+use super::{ContainerStatus, Meta, Terminated, WaitingState};
 
 /// Messages of a kubelet or a user are truncated to this many characters, because operators get to see them.
 const MAX_TOLD_CHARS: usize = 200;
@@ -165,15 +165,16 @@ impl Status {
 
     /// Returns why the pod is not running yet, as the kubelet reports for a container or the scheduler for the pod.
     fn waiting(&self) -> Option<Waiting> {
-        let is_unusual =
-            |told: &&Told| !matches!(told.reason.as_str(), "" | "ContainerCreating" | "PodInitializing");
+        let is_unusual = |state: &&WaitingState| {
+            !matches!(state.reason.as_str(), "" | "ContainerCreating" | "PodInitializing")
+        };
         let container = self
             .init_containers()
             .chain(self.worker())
             .filter_map(|status| status.state.as_ref()?.waiting.as_ref())
             .find(is_unusual);
-        if let Some(told) = container {
-            return Some(waiting(&told.reason, &told.message));
+        if let Some(state) = container {
+            return Some(waiting(&state.reason, &state.message));
         }
         let unscheduled = self.scheduling.as_ref().filter(|scheduling| scheduling.status == "False")?;
         Some(waiting(&unscheduled.reason, &unscheduled.message))

@@ -152,7 +152,7 @@ fn file() -> PathBuf {
 }
 
 #[test]
-fn the_rights_in_the_chart_are_up_to_date() {
+fn the_permissions_in_the_chart_are_up_to_date() {
     let text = template();
     // `make generate` sets this variable.
     if std::env::var_os("GENERATE").is_some() {

@@ -87,8 +87,8 @@ enum Form {
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let told = |_| format!("{text:?} is not a duration; expected one such as 90s or 3m");
-    let duration = text.parse::<SignedDuration>().map_err(told)?;
+    let problem = |_| format!("{text:?} is not a duration; expected one such as 90s or 3m");
+    let duration = text.parse::<SignedDuration>().map_err(problem)?;
     match Duration::try_from(duration) {
         Ok(duration) if duration > LONGEST => Err("expected 24h or less".to_owned()),
         Ok(duration) if duration >= SECOND => Ok(duration),
@@ -122,18 +122,18 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         return Ok(code);
     }
     let mut findings = vec![Finding::fine("configuration", "it is accepted")];
-    tell(args.output, findings.last());
+    print(args.output, findings.last());
     for step in doctor.steps() {
         let taken = Box::pin(doctor.take(step, stop.cancelled()));
         findings.push(with_progress(doctor.name(step), taken).await);
-        tell(args.output, findings.last());
+        print(args.output, findings.last());
         if stop.is_cancelled() {
             break;
         }
     }
     match args.output {
         Form::Table => anstream::print!("{}", end(&findings)),
-        Form::Json => anstream::println!("{}", serde_json::to_string_pretty(&Told::of(&findings))?),
+        Form::Json => anstream::println!("{}", serde_json::to_string_pretty(&Document::of(&findings))?),
     }
     let is_well = findings.iter().all(Finding::is_ok) && !stop.is_cancelled();
     Ok(if is_well { ExitCode::SUCCESS } else { exit::FAILED.into() })
@@ -179,7 +179,7 @@ async fn with_progress(name: &str, step: impl Future<Output = Finding>) -> Findi
     }
 }
 
-fn tell(form: Form, finding: Option<&Finding>) {
+fn print(form: Form, finding: Option<&Finding>) {
     match form {
         Form::Table => finding.iter().for_each(|finding| anstream::print!("{}", line(finding))),
         Form::Json => {}
@@ -218,25 +218,25 @@ fn end(findings: &[Finding]) -> String {
 
 /// All findings as JSON.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct Document<'a> {
     ok: bool,
-    findings: Vec<ToldFinding<'a>>,
+    findings: Vec<FindingDocument<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct ToldFinding<'a> {
+struct FindingDocument<'a> {
     result: &'static str,
     #[serde(flatten)]
     finding: &'a Finding,
 }
 
-impl<'a> Told<'a> {
+impl<'a> Document<'a> {
     fn of(findings: &'a [Finding]) -> Self {
-        let told = |finding: &'a Finding| ToldFinding {
+        let document = |finding: &'a Finding| FindingDocument {
             result: if finding.is_ok() { "ok" } else { "failed" },
             finding,
         };
-        Self { ok: findings.iter().all(Finding::is_ok), findings: findings.iter().map(told).collect() }
+        Self { ok: findings.iter().all(Finding::is_ok), findings: findings.iter().map(document).collect() }
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
 
     fn missing() -> Finding {
         Finding {
-            name: "rights",
+            name: "permissions",
             detail: "1 of 20 are missing".into(),
             lines: vec!["somebody may not patch nodes".into()],
             next: Some("give them".into()),
@@ -257,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_with_what_to_do() {
+    fn a_failure_is_printed_with_its_remedy() {
         let text = line(&missing());
         assert!(text.contains('\u{1b}'), "{text:?}");
-        let expected = "rights         FAILED  1 of 20 are missing\n\
+        let expected = "permissions    FAILED  1 of 20 are missing\n\
                         \x20                      somebody may not patch nodes\n\
                         \x20                      next: give them\n";
         assert_eq!(strip_str(&text).to_string(), expected);
@@ -276,15 +276,15 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_the_same() {
+    fn json_says_the_same() {
         let findings = [Finding::fine("configuration", "it is accepted"), missing()];
-        let told = serde_json::to_value(Told::of(&findings)).unwrap();
+        let document = serde_json::to_value(Document::of(&findings)).unwrap();
         let expected = serde_json::json!({ "ok": false, "findings": [
             { "result": "ok", "name": "configuration", "detail": "it is accepted" },
-            { "result": "failed", "name": "rights", "detail": "1 of 20 are missing",
+            { "result": "failed", "name": "permissions", "detail": "1 of 20 are missing",
               "lines": ["somebody may not patch nodes"], "next": "give them" },
         ] });
-        assert_eq!(told, expected);
+        assert_eq!(document, expected);
     }
 
     #[test]

@@ -90,7 +90,7 @@ async fn carry_out(plan: &CheckPlan, node: Option<&str>) -> Result<(Report, u8)>
             Ok((report, if failed == 0 { 0 } else { exit::FAILED }))
         }
         () = stop.cancelled() => {
-            let (report, code) = could_not_run("told to stop before the checks were done".to_owned());
+            let (report, code) = could_not_run("stopped before the checks were done".to_owned());
             Ok((Report { stopped: true, ..report }, code))
         }
     }

@@ -149,7 +149,7 @@ impl Driver {
         if (settings.paused || settings.dry_run) && !event.reports_deletion() {
             self.recorder.dropped_events(1);
         } else {
-            self.writers.queue.tell(event, since);
+            self.writers.queue.report(event, since);
         }
     }
 

@@ -159,7 +159,7 @@ impl Recorder {
             | Action::Record { what: Recorded::Failure, .. } => self.metrics.failed(node.as_str()),
             Action::Record { what: Recorded::NoVerdict, .. } => self.metrics.inconclusive(),
             Action::DeleteNode { .. } => self.metrics.deleted(),
-            Action::Record { what: Recorded::Comparison, .. }
+            Action::Record { what: Recorded::Reference, .. }
             | Action::CloseGate { because: Closing::Rebooted | Closing::Backfill, .. }
             | Action::OpenGate { .. }
             | Action::RemoveWorker { .. }

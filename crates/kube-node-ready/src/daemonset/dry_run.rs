@@ -67,7 +67,7 @@ pub(crate) async fn dry_run(settings: Settings) -> Result<ExitCode> {
         look(&Api::new(client, Namespaces::of(&config, &namespace)), &config, &node).await
     };
     if let Some((view, pools)) = seen {
-        tell(view, pools, config, report);
+        log_decision(view, pools, config, report);
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { exit::FAILED.into() })
 }
@@ -91,7 +91,7 @@ async fn look(api: &Api, config: &Config, node: &str) -> Option<(NodeView, Optio
 }
 
 /// Logs what the rules decide about the node, given the report.
-fn tell(view: NodeView, pools: Option<Fact>, config: Config, report: Report) {
+fn log_decision(view: NodeView, pools: Option<Fact>, config: Config, report: Report) {
     let now = Timestamp::now();
     // Otherwise the engine would withhold its orders, and these are what is logged.
     let mut config = config;
@@ -116,8 +116,8 @@ fn tell(view: NodeView, pools: Option<Fact>, config: Config, report: Report) {
         plan = engine.decide(now);
     }
     let Plan { orders, changes, .. } = plan;
-    if let Some((_, Some(told))) = changes.last() {
-        tracing::info!(node = %name, state = %told, "node");
+    if let Some((_, Some(state))) = changes.last() {
+        tracing::info!(node = %name, state = %state, "node");
     }
     let action = orders.first().map_or_else(|| "nothing".to_owned(), |order| order.action.to_string());
     tracing::info!(node = %name, action, "dry run: this would be done");

@@ -49,7 +49,7 @@ impl Monitor {
             self.failed_worker(write, after, worker, before_this);
             let is_closed = matches!(write.action(), Action::CloseGate { .. });
             if is_closed && write.request.replica != ON_ITS_NODE {
-                self.compared(write, after, &state, worker);
+                self.recorded_reference_is_right(write, after, &state, worker);
             }
         }
         if is_failure {
@@ -104,7 +104,13 @@ impl Monitor {
 
     /// Checks that an open node is closed for a fault that may be the cluster's only after the same checks have passed
     /// elsewhere, in a run that began after the failure.
-    fn compared(&mut self, write: &Write<'_>, node: &NodeView, state: &NodeState, worker: &WorkerView) {
+    fn recorded_reference_is_right(
+        &mut self,
+        write: &Write<'_>,
+        node: &NodeView,
+        state: &NodeState,
+        worker: &WorkerView,
+    ) {
         if state.cause.as_deref().is_some_and(|cause| OWN_FAULTS.contains(&cause)) {
             return;
         }

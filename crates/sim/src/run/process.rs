@@ -106,11 +106,11 @@ impl Sim {
             self.monitor.decided(&decided, leading, sole, self.now);
         }
         if plan.orders.iter().any(is_reference) && self.verified_nodes() > 10 {
-            self.stats.count("comparison with more than ten nodes to choose from");
+            self.stats.count("reference run with more than ten nodes to choose from");
         }
         self.stats.count_many("deletion confirmed although its answer was lost", plan.confirmed.len());
         for event in plan.confirmed.iter().flat_map(Action::events) {
-            self.replicas[id].queue.tell(event, self.now);
+            self.replicas[id].queue.report(event, self.now);
         }
         for order in plan.orders {
             let before = taken_back.get(&order.action.node().name);

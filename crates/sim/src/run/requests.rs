@@ -154,7 +154,7 @@ impl Sim {
         let is_silent = settings.paused || settings.dry_run;
         for event in engine.settle(order, outcome, now) {
             if !is_silent || event.reports_deletion() {
-                replica.queue.tell(event, true_now);
+                replica.queue.report(event, true_now);
             }
         }
         if !is_taken
@@ -170,7 +170,7 @@ impl Sim {
 /// Returns a short description of a write, for the statistics.
 fn kind_of(action: &Action) -> &'static str {
     match action {
-        Action::StartWorker { stamp } if stamp.purpose == Purpose::Reference => "run for comparison",
+        Action::StartWorker { stamp } if stamp.purpose == Purpose::Reference => "reference run",
         Action::StartWorker { .. } => "run to verify",
         Action::RemoveWorker { .. } => "worker removed",
         Action::OpenGate { gate, .. } if gate == names::VERIFICATION_GATE => "verification gate opened",
@@ -180,7 +180,7 @@ fn kind_of(action: &Action) -> &'static str {
         Action::CloseGate { because: Closing::Backfill, .. } => "gate closed: never had it",
         Action::Record { what: Recorded::Failure, .. } => "failure recorded",
         Action::Record { what: Recorded::NoVerdict, .. } => "run without a verdict recorded",
-        Action::Record { what: Recorded::Comparison, .. } => "comparison recorded",
+        Action::Record { what: Recorded::Reference, .. } => "reference run recorded",
         Action::SetCondition { .. } => "condition set",
         Action::SendEvent { .. } => "event",
         Action::ReserveDeletion { .. } => "deletion reserved",

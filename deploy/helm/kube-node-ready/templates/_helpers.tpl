@@ -132,7 +132,7 @@ data:
 {{- end }}
 {{- end }}
 
-{{/* A hook of Helm. Takes hook and weight: accounts and rights come before what uses them. */}}
+{{/* A hook of Helm. Takes hook and weight: service accounts and permissions come before what uses them. */}}
 {{- define "kube-node-ready.hook" -}}
 helm.sh/hook: {{ .hook }}
 helm.sh/hook-weight: {{ .weight | quote }}

@@ -51,7 +51,7 @@ fn observe(fleet: &mut Fleet, second: i64) {
     fleet.observe(&DeletionLimits::default(), at(second));
 }
 
-fn compared(fleet: &Fleet, by: i64, now: i64) -> Option<String> {
+fn passed_elsewhere(fleet: &Fleet, by: i64, now: i64) -> Option<String> {
     fleet.pass_elsewhere(&name("n1"), at(by), at(now)).map(|passed| passed.node.to_string())
 }
 
@@ -86,21 +86,25 @@ fn a_failure_that_another_clock_dates_earlier_counts_as_long_as_before_until_the
 #[test]
 fn a_pass_elsewhere_counts_if_it_was_started_after_the_failure_and_known_before_the_next_run() {
     let fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
-    assert_eq!(compared(&fleet, 30, 40).as_deref(), Some("n2"));
-    assert_eq!(compared(&fleet, 29, 40), None, "the pass was not known when the node was tried again");
-    assert_eq!(compared(&fleet, 30, 20 + 15 * 60), None, "the run is too old");
+    assert_eq!(passed_elsewhere(&fleet, 30, 40).as_deref(), Some("n2"));
+    assert_eq!(
+        passed_elsewhere(&fleet, 29, 40),
+        None,
+        "the pass was not known when the node was tried again"
+    );
+    assert_eq!(passed_elsewhere(&fleet, 30, 20 + 15 * 60), None, "the run is too old");
     let fleet = self::fleet(&[("n1", failed(21, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
-    assert_eq!(compared(&fleet, 30, 40), None, "it was started before the failure");
+    assert_eq!(passed_elsewhere(&fleet, 30, 40), None, "it was started before the failure");
     let fleet = self::fleet(&[("n1", failed(10, 6)), ("n2", verified(&[(20, true, 30, 6)]))]);
-    assert_eq!(compared(&fleet, 30, 40), None, "both were learned by the same fact");
+    assert_eq!(passed_elsewhere(&fleet, 30, 40), None, "both were learned by the same fact");
     let fleet = self::fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, false, 30, 6)]))]);
-    assert_eq!(compared(&fleet, 30, 40), None, "that was no pass");
+    assert_eq!(passed_elsewhere(&fleet, 30, 40), None, "that was no pass");
 }
 
 #[test]
 fn a_pass_that_was_started_in_the_future_proves_nothing() {
     let fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(7_200, true, 30, 6)]))]);
-    assert_eq!(compared(&fleet, 30, 40), None);
+    assert_eq!(passed_elsewhere(&fleet, 30, 40), None);
     assert!(!fleet.has_passed_since(seen(10, 5), at(40)));
     assert!(fleet.has_passed_since(seen(10, 5), at(7_200)));
     assert!(!fleet.has_passed_since(seen(10, 6), at(7_200)), "both were learned by the same fact");
@@ -110,14 +114,14 @@ fn a_pass_that_was_started_in_the_future_proves_nothing() {
 fn what_is_not_known_when_it_was_made_proves_nothing() {
     let mut member = verified(&[(20, true, 30, 6)]);
     member.runs[0].seen = None;
-    assert_eq!(compared(&fleet(&[("n1", failed(10, 5)), ("n2", member)]), 30, 40), None);
+    assert_eq!(passed_elsewhere(&fleet(&[("n1", failed(10, 5)), ("n2", member)]), 30, 40), None);
 }
 
 #[test]
 fn a_pass_elsewhere_says_nothing_about_a_failure_after_it() {
     let mut fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
     fleet.note(&name("n1"), failed(35, 7), at(35));
-    assert_eq!(compared(&fleet, 40, 40), None);
+    assert_eq!(passed_elsewhere(&fleet, 40, 40), None);
     assert!(fleet.has_passed_elsewhere(&name("n1"), at(10), at(40)));
     assert!(!fleet.has_passed_elsewhere(&name("n1"), at(35), at(40)));
 }
@@ -136,10 +140,10 @@ fn trouble_voids_what_was_before_it() {
     assert!(!fleet.is_after_trouble(at(41)) && fleet.is_after_trouble(at(42)));
     fleet.note(&name("n3"), Member::default(), at(42));
     observe(&mut fleet, 43);
-    assert_eq!(compared(&fleet, 50, 50), None);
+    assert_eq!(passed_elsewhere(&fleet, 50, 50), None);
     fleet.note(&name("n1"), failed(50, 9), at(50));
     fleet.note(&name("n2"), verified(&[(55, true, 60, 10)]), at(60));
-    assert_eq!(compared(&fleet, 60, 60).as_deref(), Some("n2"));
+    assert_eq!(passed_elsewhere(&fleet, 60, 60).as_deref(), Some("n2"));
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn a_failed_reference_is_trouble_for_a_while_or_until_a_later_pass() {
 fn a_run_that_is_noted_again_keeps_the_time_when_it_was_first_seen() {
     let mut fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(20, true, 30, 6)]))]);
     fleet.note(&name("n2"), verified(&[(20, true, 90, 9)]), at(90));
-    assert_eq!(compared(&fleet, 30, 95).as_deref(), Some("n2"));
+    assert_eq!(passed_elsewhere(&fleet, 30, 95).as_deref(), Some("n2"));
 }
 
 #[test]
@@ -194,7 +198,7 @@ fn a_node_that_was_asked_in_vain_is_asked_again_last() {
 }
 
 #[test]
-fn comparisons_under_way_are_counted() {
+fn reference_runs_under_way_are_counted() {
     let running = Member { runs_reference: true, ..verified(&[]) };
     let mut fleet = fleet(&[("a", running.clone()), ("a", running)]);
     assert!(fleet.runs_reference());

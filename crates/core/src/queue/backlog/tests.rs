@@ -72,7 +72,7 @@ fn only_the_order_of_the_node_is_taken_back() {
     let mut backlog = Backlog::default();
     backlog.take(order(1, open("a")), None, noon());
     backlog.take(order(2, open("b")), None, noon());
-    backlog.tell(event("a"), noon());
+    backlog.report(event("a"), noon());
     assert_eq!(ticket(backlog.remove(&node("a").name)), Some(1));
     for name in ["a", "c"] {
         assert_eq!(ticket(backlog.remove(&node(name).name)), None);
@@ -94,8 +94,8 @@ fn a_second_order_of_a_node_replaces_the_first() {
 #[test]
 fn old_events_are_dropped() {
     let mut backlog = Backlog::default();
-    backlog.tell(event("a"), noon());
-    backlog.tell(event("b"), noon() + 29 * SECOND);
+    backlog.report(event("a"), noon());
+    backlog.report(event("b"), noon() + 29 * SECOND);
     assert_eq!(backlog.drop_old_events(noon() + 29 * SECOND), 0);
     assert_eq!((backlog.drop_old_events(noon() + 30 * SECOND), backlog.len()), (1, 1));
     assert_eq!((backlog.drop_events(), backlog.len()), (1, 0));
@@ -105,8 +105,8 @@ fn old_events_are_dropped() {
 #[test]
 fn an_event_that_reports_a_deletion_is_not_dropped_however_long_it_waits() {
     let mut backlog = Backlog::default();
-    backlog.tell(deletion_event("a"), noon());
-    backlog.tell(event("b"), noon());
+    backlog.report(deletion_event("a"), noon());
+    backlog.report(event("b"), noon());
     assert_eq!((backlog.drop_old_events(noon() + 31 * SECOND), backlog.len()), (1, 1));
     assert_eq!((backlog.drop_events(), backlog.len()), (0, 1));
     assert_eq!(backlog.oldest(Lane::Deletion), Some(noon()));

@@ -127,10 +127,10 @@ impl Replica {
     }
 
     /// Returns the periods in which it might have written.
-    pub(super) fn rights(&self) -> Vec<(Instant, Instant)> {
+    pub(super) fn permissions(&self) -> Vec<(Instant, Instant)> {
         let history = self.history();
         let ends = history.iter().skip(1).map(|(at, _)| Some(*at)).chain([None]);
-        let mut rights = Vec::new();
+        let mut permissions = Vec::new();
         for ((from, belief), end) in history.iter().zip(ends) {
             if let Leadership::Leading { until } = belief {
                 let mut to = *until;
@@ -138,11 +138,11 @@ impl Replica {
                     to = to.min(bound);
                 }
                 if *from < to {
-                    rights.push((*from, to));
+                    permissions.push((*from, to));
                 }
             }
         }
-        rights
+        permissions
     }
 }
 
@@ -163,9 +163,9 @@ async fn keep_history(
 pub(super) fn overlap(replicas: &[Replica]) -> Option<String> {
     for (index, one) in replicas.iter().enumerate() {
         for other in &replicas[index + 1..] {
-            for (from, to) in one.rights() {
+            for (from, to) in one.permissions() {
                 if let Some((start, end)) =
-                    other.rights().into_iter().find(|(start, end)| *start < to && from < *end)
+                    other.permissions().into_iter().find(|(start, end)| *start < to && from < *end)
                 {
                     let (one, other) = (&one.identity, &other.identity);
                     let common = end.min(to) - start.max(from);

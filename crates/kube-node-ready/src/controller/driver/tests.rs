@@ -90,7 +90,7 @@ async fn what_is_not_sent_because_the_lease_has_expired_is_sent_once_the_control
     let now = rig.driver.clock.now();
     rig.driver.engine.learn(Fact::Workers(Vec::new(), Version(1)), now);
     rig.driver.engine.learn(Fact::Nodes(vec![closed_node(1)], Version(1)), now);
-    rig.driver.writers.queue.tell(deletion("n2", Version(1)).events().remove(0), now);
+    rig.driver.writers.queue.report(deletion("n2", Version(1)).events().remove(0), now);
     rig.driver.lead_or_stand_by(leading(SECOND));
     rig.driver.turn();
     assert_eq!(rig.driver.writers.queue.in_flight(), 2);

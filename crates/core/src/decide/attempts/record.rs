@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::compare::Comparison;
-use super::{IfItFails, Probation, Trial};
+use super::reference::Reference;
+use super::{Attempts, IfItFails, Probation};
 use crate::action::{Action, Closing, EventReason, EventText, Recorded};
 use crate::decide::gate::{self, Evidence};
 use crate::decide::scope::MayClose;
@@ -26,7 +26,7 @@ struct FreeRun<'r> {
     asked_for: Option<Timestamp>,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> Attempts<'a> {
     /// The checks have passed: opens the gate, or records the pass on a node that is open.
     pub(in crate::decide) fn open(self, evidence: Evidence<'a>) -> Decision {
         let subject = self.subject;
@@ -69,14 +69,14 @@ impl<'a> Trial<'a> {
     ) -> Decision {
         match (fault.blame, self.subject.trouble()) {
             (Blame::Node, None) => self.fail_by_its_own_fault(attempt, asked_for, fault),
-            (Blame::Unclear, None) => match self.compare(attempt, since) {
-                Comparison::Unneeded | Comparison::Passed => {
+            (Blame::Unclear, None) => match self.reference(attempt, since) {
+                Reference::NotNeeded | Reference::Passed => {
                     self.fail_by_its_own_fault(attempt, asked_for, fault)
                 }
-                Comparison::Until(end) => {
+                Reference::AwaitedUntil(end) => {
                     self.waiting(Wait::Reference).wants(Want::Reference).wakes(end).keeps_worker()
                 }
-                Comparison::Missing => {
+                Reference::Missing => {
                     let reason = format!("{}; no verified node shows whose fault it is", fault.reason);
                     self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for)
                 }
@@ -109,7 +109,7 @@ impl<'a> Trial<'a> {
             Some(why) => format!("{}; it stays open: {why}", fault.reason),
             None => fault.reason.clone(),
         };
-        let compared = asked_for.and_then(|asked| {
+        let passed_elsewhere = asked_for.and_then(|asked| {
             subject.cx.grants.fleet.pass_elsewhere(&subject.view.id.name, asked, subject.cx.now)
         });
         let state = NodeState {
@@ -117,23 +117,26 @@ impl<'a> Trial<'a> {
             attempt,
             next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt)),
             stays_open: stays_open.is_some(),
-            compared,
+            passed_elsewhere,
             ..subject.next_state()
         }
         .because(&fault.cause, &reason);
-        let mut told = subject.account(&state);
+        let mut explanation = subject.account(&state);
         if closes {
-            told.access = Access::Closed;
+            explanation.access = Access::Closed;
         }
-        let event =
-            EventText { reason: EventReason::VerificationFailed, message: told.to_string(), warning: true };
+        let event = EventText {
+            reason: EventReason::VerificationFailed,
+            message: explanation.to_string(),
+            warning: true,
+        };
         let action = if closes {
             verification::close(subject, &state, Closing::FailedAgain, event)
         } else {
             let event = self.is_worth_an_event(&state).then_some(event);
             self.record(&state, Recorded::Failure, asked_for, event)
         };
-        Decision::new(told).acts(action)
+        Decision::new(explanation).acts(action)
     }
 
     /// A node that has used up its attempts keeps failing, and gets an event only when the cause changes.
@@ -206,7 +209,7 @@ impl<'a> Trial<'a> {
             ..subject.next_state()
         }
         .because(cause, why);
-        let told = subject.account(&state);
+        let explanation = subject.account(&state);
         let is_new = so_far.is_none_or(|state| state.cause.as_deref() != Some(cause));
         let was_out_of_runs = so_far.is_some_and(|state| {
             state.phase == StatePhase::Failed && state.inconclusive >= settings.max_inconclusive_runs
@@ -217,8 +220,9 @@ impl<'a> Trial<'a> {
             Some(Blame::Installation) if is_new => Some(EventReason::VerificationBlocked),
             _ => None,
         };
-        let event = reason.map(|reason| EventText { reason, message: told.to_string(), warning: true });
-        Decision::new(told).acts(self.record(&state, Recorded::NoVerdict, asked_for, event))
+        let event =
+            reason.map(|reason| EventText { reason, message: explanation.to_string(), warning: true });
+        Decision::new(explanation).acts(self.record(&state, Recorded::NoVerdict, asked_for, event))
     }
 
     /// The phase and the attempts that a run without cost leaves as they are. Failures that no longer count must not be

@@ -1,8 +1,8 @@
 //! A node that has to prove itself: closed until it does, or open on probation until it fails.
 
-mod compare;
 mod progress;
 mod record;
+mod reference;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -20,7 +20,7 @@ use crate::world::{SeenWorker, VanishedWorker};
 pub(super) use progress::{Progress, progress};
 
 #[derive(Clone, Copy)]
-pub(super) struct Trial<'a> {
+pub(super) struct Attempts<'a> {
     pub(super) subject: &'a Subject<'a>,
     /// Set if the node is open and has to prove itself again.
     pub(super) probation: Option<Probation>,
@@ -40,7 +40,7 @@ pub(super) enum IfItFails {
     StayOpen,
 }
 
-impl<'a> Trial<'a> {
+impl<'a> Attempts<'a> {
     pub(super) fn consider(self) -> Decision {
         let subject = self.subject;
         match subject.worker() {
@@ -139,12 +139,12 @@ impl<'a> Trial<'a> {
 
     /// Waits until the next attempt. Returns `None` if the attempt is to be made now because a deletion depends on it.
     fn pausing(self, state: &NodeState, due: Timestamp) -> Option<Decision> {
-        let told = if self.probation.is_none() || self.has_failed_open() {
+        let explanation = if self.probation.is_none() || self.has_failed_open() {
             self.subject.account(state)
         } else {
             self.waiting(self.subject.last_result(state)).explanation
         };
-        let decision = Decision::new(told.tried_again_at(due)).wakes(due);
+        let decision = Decision::new(explanation.tried_again_at(due)).wakes(due);
         if self.probation.is_some() {
             return Some(decision);
         }
@@ -186,7 +186,7 @@ impl<'a> Trial<'a> {
         Decision { is_final_attempt: self.may_be_final(), ..decision }
     }
 
-    /// A worker that is being deleted may have ended because it was told to stop, so its exit proves nothing. If the
+    /// A worker that is being deleted may have ended because it received a signal to stop, so its exit proves nothing. If the
     /// pod never goes away, its kubelet is not working.
     fn wait_for_the_end(self, worker: &SeenWorker) -> Decision {
         let subject = self.subject;

@@ -24,7 +24,7 @@ type Right = (String, String, String, String);
 impl Cluster {
     /// Asks the API server about every resource that it serves: this account may do what is listed for it, and nothing
     /// else.
-    pub fn rights_are_those_listed(&self, account: &str, who: Who) -> Result<()> {
+    pub fn permissions_are_those_listed(&self, account: &str, who: Who) -> Result<()> {
         let resources = resources(self)?;
         let all: Vec<Right> = VERBS
             .iter()
@@ -61,7 +61,7 @@ impl Cluster {
 /// The permissions in the program's own list. A permission in the whole cluster holds in every namespace. A permission
 /// on single objects does not show in a review about all of them.
 fn listed(who: Who) -> BTreeSet<Right> {
-    let mut rights = BTreeSet::new();
+    let mut permissions = BTreeSet::new();
     for call in Call::needed(who, &Config::default()) {
         let rule = call.rule();
         if matches!(call, Call::GetLease | Call::UpdateLease | Call::WatchLease) {
@@ -74,10 +74,15 @@ fn listed(who: Who) -> BTreeSet<Right> {
         };
         for namespace in namespaces {
             let right = (rule.verb.as_str(), rule.group, rule.resource, *namespace);
-            rights.insert((right.0.to_owned(), right.1.to_owned(), right.2.to_owned(), right.3.to_owned()));
+            permissions.insert((
+                right.0.to_owned(),
+                right.1.to_owned(),
+                right.2.to_owned(),
+                right.3.to_owned(),
+            ));
         }
     }
-    rights
+    permissions
 }
 
 /// Every resource that the API server serves, with subresources, and those that Karpenter would add.

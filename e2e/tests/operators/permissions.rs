@@ -19,7 +19,7 @@ pub(crate) fn exactly_what_is_missing_is_named(cluster: &Cluster) -> Result<()> 
     let config = Config::new()
         .set("nodeManagement.deleteFailedNodes", true)
         .set("gates", json!([{ "name": "startup", "namespaces": ["kube-system"] }]));
-    let mut controller = Controller::start(cluster, &config, "rights")?;
+    let mut controller = Controller::start(cluster, &config, "permissions")?;
     controller.kill()?;
 
     let mut taken_so_far = 0;

@@ -2,24 +2,24 @@
 
 use jiff::Timestamp;
 
-use super::{IfItFails, Trial};
+use super::{Attempts, IfItFails};
 use crate::decide::{Mode, verification};
 use crate::explain::later;
 
-/// Whether the checks pass elsewhere while they fail on a node.
-pub(super) enum Comparison {
+/// Whether the checks pass on a verified node while they fail on this one.
+pub(super) enum Reference {
     /// Nothing follows from this failure but the next attempt.
-    Unneeded,
+    NotNeeded,
     Passed,
     /// A reference run is worth waiting for, until then.
-    Until(Timestamp),
+    AwaitedUntil(Timestamp),
     /// Nothing passed elsewhere in time.
     Missing,
 }
 
-impl Trial<'_> {
-    /// Compares a node whose checks failed, which is known since `since`, with the verified nodes.
-    pub(super) fn compare(self, attempt: u32, since: Timestamp) -> Comparison {
+impl Attempts<'_> {
+    /// Finds out whether the checks pass on a verified node. They failed on this one, which is known since `since`.
+    pub(super) fn reference(self, attempt: u32, since: Timestamp) -> Reference {
         let (cx, name) = (self.subject.cx, &self.subject.view.id.name);
         let may_close = || verification::may_be_closed(self.subject);
         let closes =
@@ -29,17 +29,17 @@ impl Trial<'_> {
         let counts_as_failed = attempt >= max_attempts && self.attempt() <= max_attempts;
         // On its own node, a pod knows of no other node.
         if cx.mode == Mode::DaemonSet || !closes && !counts_as_failed {
-            return Comparison::Unneeded;
+            return Reference::NotNeeded;
         }
         if cx.grants.fleet.has_passed_elsewhere(name, since, cx.now) {
-            return Comparison::Passed;
+            return Reference::Passed;
         }
-        if !cx.grants.can_compare(name) {
+        if !cx.grants.can_make_reference(name) {
             // Nothing else follows if a node that is not closed by this counts as failed: it is not deleted.
-            return if closes { Comparison::Missing } else { Comparison::Unneeded };
+            return if closes { Reference::Missing } else { Reference::NotNeeded };
         }
         let worker = &cx.policy.worker;
         let end = later(since, worker.pending_timeout() + worker.runs_within());
-        if cx.now < end { Comparison::Until(end) } else { Comparison::Missing }
+        if cx.now < end { Reference::AwaitedUntil(end) } else { Reference::Missing }
     }
 }

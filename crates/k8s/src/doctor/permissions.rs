@@ -6,7 +6,7 @@ use crate::api::Failed;
 use crate::calls::{Call, Who};
 
 impl Doctor {
-    pub(super) async fn rights(&self) -> Result<Finding, Failed> {
+    pub(super) async fn permissions(&self) -> Result<Finding, Failed> {
         let (mut asked, mut lines) = (0, Vec::new());
         for (who, account) in self.accounts() {
             asked += Call::needed(who, self.config()).count();
