@@ -1,6 +1,7 @@
 //! Why a node is open or closed, as data. Logs, events, the condition and the command line show the same sentence. Only
 //! the module [`text`](self) renders it.
 
+mod messages;
 mod reason;
 mod text;
 mod why;
@@ -10,6 +11,7 @@ use std::borrow::Cow;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::fault::{self, WorkerFailure};
+pub(crate) use messages::{Message, Remark};
 pub use reason::Reason;
 pub use why::{
     Attempt, ClosedGate, Excluded, FreeRun, GateWait, KeptOpen, LastResult, LeftAlone, NeverGated,

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::subject::Subject;
 use super::{Decision, Want, scope};
 use crate::action::{Action, EventReason, EventText, Recorded};
-use crate::explain::{NotDeleted, Note};
+use crate::explain::{Message, NotDeleted, Note};
 use crate::fault::Blame;
 use crate::grants::Deletion;
 use crate::grants::fleet::Fleet;
@@ -122,11 +122,8 @@ fn delete(subject: &Subject<'_>, state: &NodeState, grant: Deletion) -> Step {
 
 fn event(subject: &Subject<'_>, state: &NodeState) -> EventText {
     let attempt = subject.attempt_of(state.attempt);
-    let passed = state
-        .passed_elsewhere
-        .as_ref()
-        .map(|passed_elsewhere| format!("; the same checks passed on {}", passed_elsewhere.node));
-    let message = format!("deleted: {attempt} failed: {}{}", state.why(), passed.unwrap_or_default());
+    let passed_on = state.passed_elsewhere.as_ref().map(|pass| &pass.node);
+    let message = Message::Deleted { attempt, reason: state.why(), passed_on }.to_string();
     EventText { reason: EventReason::NodeDeleted, message, warning: true }
 }
 

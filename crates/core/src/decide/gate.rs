@@ -8,7 +8,7 @@ use super::scope::{self, MayClose};
 use super::subject::Subject;
 use super::{Decision, Want, verification};
 use crate::action::{Action, Closing, EventReason, EventText};
-use crate::explain::{ClosedGate, GateWait};
+use crate::explain::{ClosedGate, GateWait, Message};
 use crate::names;
 use crate::patch::PatchBuilder;
 use crate::policy::{Gate, PodRequirement, Requirement};
@@ -87,13 +87,13 @@ pub(super) fn open<'a>(subject: &Subject<'a>, gate: &'a Gate, evidence: Evidence
             (patch, EventReason::Verified, subject.account(&state).to_string())
         }
         Evidence::Recorded => {
-            let message = "open: the node is verified and somebody had put the taint back".to_owned();
+            let message = Message::TaintRemovedAgain.to_string();
             let patch = patch.same_label(label).unchanged(names::STATE_ANNOTATION);
             (patch, EventReason::TaintRemovedAgain, message)
         }
         Evidence::Pods(pods) => {
             let completed = subject.cx.now.as_second().to_string();
-            let message = format!("gate {} opens: all its init pods are ready", gate.name);
+            let message = Message::StartupCompleted { gate: &gate.name }.to_string();
             let patch = patch.annotate(&pods.completed_annotation, completed);
             (patch, EventReason::StartupCompleted, message)
         }
@@ -139,7 +139,7 @@ pub(super) fn close_idle(subject: &Subject<'_>, gate: &Gate) -> Action {
         Requirement::Checks => patch,
         Requirement::Pods(pods) => patch.unchanged(&pods.completed_annotation),
     };
-    let message = format!("gate {} is closed: the node never had it and is idle", gate.name);
+    let message = Message::Backfilled { gate: &gate.name }.to_string();
     Action::CloseGate {
         node: subject.view.id.clone(),
         gate: gate.name.clone(),

@@ -9,7 +9,7 @@ use super::subject::Subject;
 use super::{Context, Decision, Mode, Want, deletion};
 use crate::action::{Action, Closing, EventReason, EventText};
 use crate::config::OnReboot;
-use crate::explain::{GateWait, KeptOpen, LeftAlone, NeverGated, Phase, ProbationReason, Why};
+use crate::explain::{GateWait, KeptOpen, LeftAlone, Message, NeverGated, Phase, ProbationReason, Why};
 use crate::names;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
@@ -19,7 +19,7 @@ use crate::world::SeenWorker;
 
 /// The status of a node with regard to the verification gate.
 pub(super) enum Standing {
-    /// Left alone: it was verified before the controller saw it, or somebody else removed the taint.
+    /// Left alone: it was verified before the controller saw it, or someone else removed the taint.
     Untouched(LeftAlone),
     /// Never had the gate, and was never verified.
     Ungated,
@@ -201,7 +201,7 @@ fn close_rebooted(subject: &Subject<'_>) -> Decision {
     let why = Why::Rebooted;
     // The serial is incremented although no worker reported: any worker in flight is about the previous boot.
     let state = subject.next_state().because("Rebooted", &why.to_string());
-    let message = format!("closed: {why}");
+    let message = Message::Closed(&why).to_string();
     let action = close(
         subject,
         &state,

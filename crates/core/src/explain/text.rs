@@ -114,9 +114,7 @@ impl Display for Why {
             Self::NeverGated(what) => write!(f, "left alone: it never had the gate{what}"),
             Self::Verified { attempt: None } => f.write_str("verified"),
             Self::Verified { attempt: Some(attempt) } => write!(f, "verified on attempt {attempt}"),
-            Self::TaintCameBack => {
-                f.write_str("verified, but somebody put the taint back; it is removed again")
-            }
+            Self::TaintCameBack => f.write_str("verified, but its taint was put back; it is removed again"),
             Self::Rebooted => f.write_str("the node was restarted and has to be verified again"),
             Self::LastResult(result) => write!(f, "{result}"),
             Self::Wait(wait) => write!(f, "{wait}"),
@@ -148,7 +146,7 @@ impl Display for Excluded {
 impl Display for LeftAlone {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TaintRemoved => "somebody else removed the taint",
+            Self::TaintRemoved => "someone else removed the taint",
             Self::VerifiedBefore => "it was verified before the controller saw it",
         })
     }

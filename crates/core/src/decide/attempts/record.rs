@@ -8,7 +8,7 @@ use crate::action::{Action, Closing, EventReason, EventText, Recorded};
 use crate::decide::gate::{self, Evidence};
 use crate::decide::scope::MayClose;
 use crate::decide::{Decision, Mode, Want, scope, tidy, verification};
-use crate::explain::{Access, GateWait, Phase, Wait, Why};
+use crate::explain::{Access, GateWait, Phase, Remark, Wait, Why};
 use crate::fault::Blame;
 use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
@@ -77,12 +77,12 @@ impl<'a> Attempts<'a> {
                     self.waiting(Wait::Reference).wants(Want::Reference).wakes(end).keeps_worker()
                 }
                 Reference::Missing => {
-                    let reason = format!("{}; no verified node shows whose fault it is", fault.reason);
+                    let reason = Remark::NoReference.on(&fault.reason);
                     self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for)
                 }
             },
             (Blame::Node | Blame::Unclear | Blame::Cluster, Some(trouble)) => {
-                let reason = format!("{}; {trouble}", fault.reason);
+                let reason = Remark::Trouble(&trouble).on(&fault.reason);
                 self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for)
             }
             (blame, _) => self.fail_by_fault_of(blame, &fault.cause, &fault.reason, asked_for),
@@ -102,11 +102,11 @@ impl<'a> Attempts<'a> {
         };
         let closes = self.probation.is_some() && stays_open.is_none();
         if closes && let Some(why) = verification::kept_open(subject) {
-            let reason = format!("{}; {why}", fault.reason);
+            let reason = Remark::MayNotClose(&why).on(&fault.reason);
             return self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for);
         }
         let reason = match &stays_open {
-            Some(why) => format!("{}; it stays open: {why}", fault.reason),
+            Some(why) => Remark::StaysOpen(why).on(&fault.reason),
             None => fault.reason.clone(),
         };
         let passed_elsewhere = asked_for.and_then(|asked| {
