@@ -13,9 +13,16 @@ use super::{Monitor, Rule, is_closed};
 use crate::run::Decided;
 use crate::writers::Request;
 
-/// Orders that are in flight or have failed, by replica, its life and the node. Such a node may have to wait.
+/// A replica, its life, and a node.
+type Key = (usize, u32, NodeName);
+
+/// Orders that are in flight or had no effect. Such a node may have to wait.
 #[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<(usize, u32, NodeName), Why>);
+pub(super) struct Held {
+    why: BTreeMap<Key, Why>,
+    /// The order that was carried out last.
+    done: BTreeMap<Key, Action>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Why {
@@ -27,16 +34,21 @@ enum Why {
 impl Held {
     /// A process reads every node again that had an order in flight, whatever the answer.
     pub(super) fn starts_over(&mut self, (replica, life): (usize, u32)) {
-        let own = self.0.iter_mut().filter(|((id, its_life, _), _)| (*id, *its_life) == (replica, life));
+        let own = self.why.iter_mut().filter(|((id, its_life, _), _)| (*id, *its_life) == (replica, life));
         own.for_each(|(_, why)| *why = Why::CameToNothing);
     }
 
     pub(super) fn answered(&mut self, request: &Request, outcome: &Outcome) {
         let key = (request.replica, request.life, request.order.action.node().name.clone());
-        if !matches!(outcome, Outcome::Done(_)) {
-            self.0.insert(key, Why::CameToNothing);
-        } else if self.0.get(&key) == Some(&Why::UnderWay(request.order.ticket)) {
-            self.0.remove(&key);
+        let is_done = matches!(outcome, Outcome::Done(_));
+        // The same order twice in a row had no effect the first time: the node is read again.
+        let is_again = is_done
+            && self.done.insert(key.clone(), request.order.action.clone()).as_ref()
+                == Some(&request.order.action);
+        if !is_done || is_again {
+            self.why.insert(key, Why::CameToNothing);
+        } else if self.why.get(&key) == Some(&Why::UnderWay(request.order.ticket)) {
+            self.why.remove(&key);
         }
     }
 }
@@ -53,7 +65,7 @@ impl Monitor {
         }
         for order in decided.orders {
             let key = (decided.replica, decided.life, order.action.node().name.clone());
-            let why = self.held.0.entry(key).or_insert(Why::UnderWay(order.ticket));
+            let why = self.held.why.entry(key).or_insert(Why::UnderWay(order.ticket));
             if matches!(why, Why::UnderWay(_)) {
                 *why = Why::UnderWay(order.ticket);
             }
@@ -68,7 +80,7 @@ impl Monitor {
             let entry = decided.engine.world().entry(name)?;
             let view = entry.view.as_ref()?;
             let is_ordered = decided.orders.iter().any(|order| order.action.node() == &view.id)
-                || self.held.0.contains_key(&(decided.replica, decided.life, name.clone()));
+                || self.held.why.contains_key(&(decided.replica, decided.life, name.clone()));
             let is_new = entry.state.is_none() && entry.workers.is_empty() && view.ready;
             (is_new && !is_ordered).then(|| view.id.clone())
         });
