@@ -33,6 +33,8 @@ pub enum Action {
         condition: Condition,
         /// The status before this write, if the node had the condition.
         before: Option<ConditionStatus>,
+        /// The node only waits: the condition has no result, and nothing that an operator has to act on.
+        only_waits: bool,
     },
     /// Send an event.
     SendEvent {

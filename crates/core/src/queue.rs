@@ -3,8 +3,8 @@
 //! | lane | when it is sent |
 //! |---|---|
 //! | events that report a deletion, then gates, then steps | at once; the report of a deletion also again, for an hour, until the API server takes it |
-//! | conditions of nodes that are not verified | when no gate or step waits; after 20 s in any case |
-//! | conditions of verified nodes | when it is quiet; after 20 s in any case |
+//! | conditions that say why a node is not verified | when no gate or step waits; after 20 s in any case |
+//! | conditions that only say what a node waits for, conditions of verified nodes | when it is quiet; after 20 s in any case |
 //! | removals of workers | when it is quiet; after a minute in any case |
 //! | events | when it is quiet; after 20 s unless all main slots are taken; after 30 s they are dropped |
 //!
@@ -173,7 +173,7 @@ impl Queue {
     /// The next time at which something can be sent or has to be taken back, even if no write is answered until then.
     #[must_use]
     pub fn wake(&self, now: Timestamp) -> Option<Timestamp> {
-        let due = [Lane::Verified, Lane::Removal, Lane::Event].map(|lane| self.due(lane));
+        let due = [Lane::Waiting, Lane::Verified, Lane::Removal, Lane::Event].map(|lane| self.due(lane));
         let waits_for_quiet = self.foreground == 0 && due.iter().any(Option::is_some);
         let quiet = waits_for_quiet.then(|| self.busy + QUIET);
         let all = due.into_iter().chain([quiet, self.backlog.first_late(), self.backlog.first_rested()]);
@@ -185,18 +185,21 @@ impl Queue {
             return None;
         }
         let has_room = self.unverified + self.verified < self.slots.conditions();
-        let conditions = [Lane::Unverified, Lane::Verified].map(|lane| Some((self.due(lane)?, lane)));
+        let conditions =
+            [Lane::Unverified, Lane::Waiting, Lane::Verified].map(|lane| Some((self.due(lane)?, lane)));
         let is_due = |(due, _): &(Timestamp, Lane)| has_room && *due <= now;
         if let Some((_, lane)) = conditions.into_iter().flatten().filter(is_due).min() {
             return Some(lane);
         }
         let waits = |lane: &Lane| self.backlog.oldest(*lane).is_some();
         let foreground = [Lane::Deletion, Lane::Gate, Lane::Step].into_iter().find(waits);
-        foreground.or_else(|| Some(Lane::Unverified).filter(|lane| has_room && waits(lane)))
+        let of_closed = [(Lane::Unverified, true), (Lane::Waiting, self.is_quiet(now))];
+        let condition = || of_closed.into_iter().find(|(lane, may_go)| *may_go && has_room && waits(lane));
+        foreground.or_else(|| condition().map(|(lane, _)| lane))
     }
 
     fn next_spare(&self, now: Timestamp) -> Option<Lane> {
-        let is_quiet = self.foreground == 0 && now.duration_since(self.busy) >= QUIET;
+        let is_quiet = self.is_quiet(now);
         let taken = if is_quiet { self.verified + self.spare } else { self.spare };
         if taken >= self.slots.spare {
             return None;
@@ -209,6 +212,10 @@ impl Queue {
         };
         let candidates = [Lane::Removal, Lane::Event].map(|lane| Some((lane, self.due(lane)?)));
         candidates.into_iter().flatten().filter(may_go).min_by_key(|(_, due)| *due).map(|(lane, _)| lane)
+    }
+
+    fn is_quiet(&self, now: Timestamp) -> bool {
+        self.foreground == 0 && now.duration_since(self.busy) >= QUIET
     }
 
     fn all_main_are_taken(&self) -> bool {
@@ -227,7 +234,7 @@ impl Queue {
     fn under_way(&mut self, lane: Lane) -> &mut usize {
         match lane {
             Lane::Gate | Lane::Deletion | Lane::Step => &mut self.foreground,
-            Lane::Unverified => &mut self.unverified,
+            Lane::Unverified | Lane::Waiting => &mut self.unverified,
             Lane::Verified => &mut self.verified,
             Lane::Removal | Lane::Event => &mut self.spare,
         }

@@ -82,7 +82,7 @@ impl Actor {
             Action::OpenGate { node, patch, .. }
             | Action::CloseGate { node, patch, .. }
             | Action::Record { node, patch, .. } => self.patch(&node.name, patch, deadline).await,
-            Action::SetCondition { node, condition, before } => {
+            Action::SetCondition { node, condition, before, .. } => {
                 let patch = objects::condition(node, condition, *before, now);
                 let target = Target { name: Some(node.name.as_str()), query: BY_US, ..Target::default() };
                 self.api

@@ -62,7 +62,7 @@ pub(super) fn verdict(subject: &Subject<'_>, state: &NodeState) -> Option<Action
     };
     let message = subject.account(state).to_string();
     let condition = Condition { status, reason: reason.to_owned(), message };
-    (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition))
+    (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition, false))
 }
 
 /// The condition of a node that has no current verdict and is closed, or open on probation. It reports the result of
@@ -73,7 +73,7 @@ fn no_verdict(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> 
     }
     if let Some(state) = subject.state.filter(|state| state.says_why()) {
         let condition = unknown(&subject.account(state));
-        return (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition));
+        return (subject.view.condition.as_ref() != Some(&condition)).then(|| set(subject, condition, false));
     }
     if subject.is_tainted() { waiting(subject, decision) } else { None }
 }
@@ -91,7 +91,8 @@ pub(super) fn paused(subject: &Subject<'_>, decision: &mut Decision) -> Option<A
 fn waiting(subject: &Subject<'_>, decision: &mut Decision) -> Option<Action> {
     let condition = unknown(&decision.explanation);
     let at = due(subject, &decision.explanation, &condition)?;
-    set_at(at, subject, decision, condition)
+    let only_waits = !decision.explanation.is_urgent();
+    set_at(at, subject, decision, condition, only_waits)
 }
 
 /// Updates the condition of a node that was closed, is open now and carries no verdict: it no longer waits for what the
@@ -107,7 +108,7 @@ pub(super) fn refused_write(subject: &Subject<'_>, decision: &mut Decision, why:
     explanation.notes.push(Note::Refused { order: "change the node".to_owned(), why: why.to_owned() });
     let condition = Condition { reason: Reason::WriteRefused.word().to_owned(), ..unknown(&explanation) };
     let at = due(subject, &explanation, &condition)?;
-    set_at(at, subject, decision, condition)
+    set_at(at, subject, decision, condition, false)
 }
 
 /// When to write a condition without a verdict; `None` if the node already shows it. Only what an operator has to know
@@ -135,12 +136,13 @@ fn set_at(
     subject: &Subject<'_>,
     decision: &mut Decision,
     condition: Condition,
+    only_waits: bool,
 ) -> Option<Action> {
     if subject.cx.now < at {
         decision.wake_by(at);
         return None;
     }
-    Some(set(subject, condition))
+    Some(set(subject, condition, only_waits))
 }
 
 fn unknown(explanation: &Explanation) -> Condition {
@@ -156,9 +158,9 @@ fn opens_until(subject: &Subject<'_>) -> Timestamp {
     }
 }
 
-fn set(subject: &Subject<'_>, condition: Condition) -> Action {
+fn set(subject: &Subject<'_>, condition: Condition, only_waits: bool) -> Action {
     let before = subject.view.condition.as_ref().map(|known| known.status);
-    Action::SetCondition { node: subject.view.id.clone(), condition, before }
+    Action::SetCondition { node: subject.view.id.clone(), condition, before, only_waits }
 }
 
 pub(super) fn spent_worker(subject: &Subject<'_>, is_wanted: bool) -> Option<Action> {

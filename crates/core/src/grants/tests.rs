@@ -72,3 +72,15 @@ fn no_more_final_attempts_are_under_way_than_nodes_may_still_be_deleted() {
     grants.note_final_attempt(&"a".into(), false);
     assert_eq!(denied(&grants, "b", &[]), None);
 }
+
+#[test]
+fn no_more_nodes_are_asked_about_than_may_be_closed() {
+    let mut grants = Grants::default();
+    let may_ask = |grants: &Grants, name: &str| grants.may_ask(&name.into(), &policy());
+    assert!(may_ask(&grants, "a"));
+    grants.note_asked(&"a".into(), true);
+    assert!(may_ask(&grants, "a"), "it does not wait for itself");
+    assert!(!may_ask(&grants, "b"));
+    grants.note_asked(&"a".into(), false);
+    assert!(may_ask(&grants, "b"));
+}

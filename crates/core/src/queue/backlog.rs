@@ -59,9 +59,13 @@ impl Backlog {
     pub(super) fn report(&mut self, event: Action, now: Timestamp) {
         let events = match Lane::of(&event) {
             Lane::Deletion => &mut self.deletions,
-            Lane::Gate | Lane::Step | Lane::Unverified | Lane::Verified | Lane::Removal | Lane::Event => {
-                &mut self.events
-            }
+            Lane::Gate
+            | Lane::Step
+            | Lane::Unverified
+            | Lane::Waiting
+            | Lane::Verified
+            | Lane::Removal
+            | Lane::Event => &mut self.events,
         };
         let order = Order { ticket: EVENT_TICKET, action: event };
         events.push_back(Waiting { order, since: now, decided: now, failing: None });
@@ -76,7 +80,7 @@ impl Backlog {
         match lane {
             Lane::Event => self.events.front().map(|event| event.since),
             Lane::Deletion => self.deletions.front().map(|event| event.since),
-            Lane::Gate | Lane::Step | Lane::Unverified | Lane::Verified | Lane::Removal => {
+            Lane::Gate | Lane::Step | Lane::Unverified | Lane::Waiting | Lane::Verified | Lane::Removal => {
                 self.lanes.get(&lane)?.first().map(|((since, _), _)| *since)
             }
         }
@@ -87,7 +91,7 @@ impl Backlog {
         match lane {
             Lane::Event => self.events.pop_front(),
             Lane::Deletion => self.deletions.pop_front(),
-            Lane::Gate | Lane::Step | Lane::Unverified | Lane::Verified | Lane::Removal => {
+            Lane::Gate | Lane::Step | Lane::Unverified | Lane::Waiting | Lane::Verified | Lane::Removal => {
                 let (_, name) = self.lanes.get(&lane)?.first()?.clone();
                 self.remove(&name)
             }

@@ -13,8 +13,11 @@ pub(super) enum Lane {
     Deletion,
     /// Leads to the next step in the life of a node.
     Step,
-    /// Shows on the node why it is not verified. There may be one for each closed node at the same time.
+    /// Shows on the node why it is not verified: a result, or something that an operator has to act on. There may be one
+    /// for each closed node at the same time.
     Unverified,
+    /// Shows on the node what it waits for. It may open before that.
+    Waiting,
     /// Shows on the node that it was verified.
     Verified,
     /// Removes a worker that nothing waits for.
@@ -34,6 +37,7 @@ impl Lane {
             | Action::RemoveWorker { why: Removal::Heard | Removal::Outdated | Removal::NodeGone, .. } => {
                 Self::Step
             }
+            Action::SetCondition { only_waits: true, .. } => Self::Waiting,
             Action::SetCondition { condition, .. } => match condition.status {
                 ConditionStatus::True => Self::Verified,
                 ConditionStatus::False | ConditionStatus::Unknown => Self::Unverified,
@@ -54,7 +58,7 @@ impl Lane {
     pub(super) const fn yields_for(self) -> SignedDuration {
         match self {
             Self::Gate | Self::Deletion | Self::Step => SignedDuration::ZERO,
-            Self::Unverified | Self::Verified | Self::Event => SignedDuration::from_secs(20),
+            Self::Unverified | Self::Waiting | Self::Verified | Self::Event => SignedDuration::from_secs(20),
             Self::Removal => SignedDuration::from_mins(1),
         }
     }

@@ -53,7 +53,13 @@ pub(super) fn open(name: &str) -> Action {
 
 pub(super) fn condition(name: &str, status: ConditionStatus) -> Action {
     let condition = Condition { status, reason: String::new(), message: String::new() };
-    Action::SetCondition { node: node(name), condition, before: None }
+    Action::SetCondition { node: node(name), condition, before: None, only_waits: false }
+}
+
+pub(super) fn waiting(name: &str) -> Action {
+    let condition =
+        Condition { status: ConditionStatus::Unknown, reason: String::new(), message: String::new() };
+    Action::SetCondition { node: node(name), condition, before: None, only_waits: true }
 }
 
 pub(super) fn verified(name: &str) -> Action {

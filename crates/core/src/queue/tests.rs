@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
 
-use super::testing::{condition, deletion_event, event, node, noon, open, order, removal, start, verified};
+use super::testing::{
+    condition, deletion_event, event, node, noon, open, order, removal, start, verified, waiting,
+};
 use super::*;
 use crate::view::ConditionStatus;
 
@@ -24,7 +26,7 @@ impl Orders {
     fn give(&mut self, action: Action) {
         match Lane::of(&action) {
             Lane::Deletion | Lane::Event => self.queue.report(action, self.now),
-            Lane::Gate | Lane::Step | Lane::Unverified | Lane::Verified | Lane::Removal => {
+            Lane::Gate | Lane::Step | Lane::Unverified | Lane::Waiting | Lane::Verified | Lane::Removal => {
                 self.take(action, None);
             }
         }
@@ -115,6 +117,7 @@ fn conditions_that_are_due_share_the_places_with_gates() {
     assert_eq!(orders.count(), [MAIN, 0, 0, 0, 0, 0]);
     orders.now += Lane::Verified.yields_for();
     assert_eq!(orders.count(), [0; 6], "no slot is free, and events go last");
+    assert_eq!(orders.wakes_in(), Some(10 * SECOND), "then unsent orders are taken back");
     for number in 0..MAIN {
         orders.answered(&open(&format!("gate-{number}")));
     }
@@ -204,6 +207,35 @@ fn a_condition_of_a_node_that_waits_yields_to_gates_and_steps_for_a_while() {
 }
 
 #[test]
+fn a_condition_that_only_says_what_a_node_waits_for_waits_until_it_is_quiet() {
+    let mut orders = Orders::new();
+    orders.give(open("a"));
+    assert_eq!(orders.send(), [open("a")]);
+    orders.give(waiting("b"));
+    orders.give(unverified("c"));
+    assert_eq!(orders.send(), [unverified("c")]);
+    orders.answered(&open("a"));
+    assert_eq!(orders.send(), [], "another gate may follow");
+    assert_eq!(orders.wakes_in(), Some(QUIET));
+    orders.now += QUIET;
+    assert_eq!(orders.send(), [waiting("b")]);
+}
+
+#[test]
+fn a_condition_that_only_says_what_a_node_waits_for_is_sent_in_the_end() {
+    let mut orders = Orders::new();
+    orders.give(waiting("a"));
+    orders.flood();
+    assert_eq!(orders.count(), [MAIN, 0, 0, 0, 0, 0]);
+    orders.answered(&open("gate-0"));
+    orders.now += Lane::Waiting.yields_for() - SECOND;
+    assert_eq!(orders.count(), [1, 0, 0, 0, 0, 0]);
+    orders.now += SECOND;
+    orders.answered(&open("gate-1"));
+    assert_eq!(orders.send(), [waiting("a")]);
+}
+
+#[test]
 fn of_the_conditions_that_are_due_the_one_that_has_waited_longest_goes_first() {
     let mut orders = Orders::new();
     orders.give(unverified("a"));
@@ -286,9 +318,72 @@ impl Rush {
             }
             Lane::Removal => self.removed += 1,
             Lane::Event => self.events += 1,
-            Lane::Deletion | Lane::Step | Lane::Unverified => unreachable!("there are none"),
+            Lane::Deletion | Lane::Step | Lane::Unverified | Lane::Waiting => unreachable!("there are none"),
         }
     }
+}
+
+#[test]
+fn the_report_of_a_deletion_is_sent_again_with_growing_delays_for_an_hour() {
+    let mut orders = Orders::new();
+    orders.give(deletion_event("a"));
+    assert_eq!(orders.queue.first_report(), None);
+    let mut delays = Vec::new();
+    loop {
+        let report = orders.queue.next(orders.now).unwrap();
+        orders.answered(&report.order.action);
+        if !orders.queue.send_again(report, orders.now) {
+            break;
+        }
+        assert_eq!(orders.queue.waiting(), 1);
+        let again = orders.queue.first_report().unwrap();
+        assert_eq!(orders.queue.wake(orders.now), Some(again));
+        delays.push(again.duration_since(orders.now).as_secs());
+        orders.now = again - SECOND / 1000;
+        assert_eq!(orders.send(), []);
+        orders.now = again;
+    }
+    assert_eq!(delays[..9], [1, 1, 2, 4, 8, 16, 32, 60, 60]);
+    assert_eq!(delays.iter().sum::<i64>(), 3604, "the first attempt after an hour is the last one");
+    assert_eq!(orders.queue.waiting(), 0);
+}
+
+#[test]
+fn a_report_that_has_failed_for_exactly_an_hour_is_given_up() {
+    let mut orders = Orders::new();
+    orders.give(deletion_event("a"));
+    let mut report = orders.queue.next(orders.now).unwrap();
+    report.failing = Some(orders.now - LONGEST_FAILING);
+    assert!(!orders.queue.send_again(report, orders.now));
+}
+
+#[test]
+fn reports_of_deletions_outlast_other_events() {
+    let mut orders = Orders::new();
+    orders.give(deletion_event("a"));
+    let report = orders.queue.next(orders.now).unwrap();
+    orders.answered(&report.order.action);
+    assert!(orders.queue.send_again(report, orders.now));
+    for name in ["b", "c"] {
+        orders.give(deletion_event(name));
+        orders.give(event(name));
+    }
+    assert_eq!(orders.queue.drop_events(), 2);
+    assert_eq!(orders.queue.waiting(), 3);
+    assert_eq!(orders.queue.drop_reports(), 3);
+    assert_eq!((orders.queue.waiting(), orders.queue.first_report()), (0, None));
+}
+
+#[test]
+fn only_the_orders_of_the_given_nodes_are_taken_back() {
+    let mut orders = Orders::new();
+    for name in ["a", "b", "c"] {
+        orders.give(start(name));
+    }
+    let names: [NodeName; 2] = ["a".into(), "x".into()];
+    let taken = orders.queue.take_back(names.iter());
+    assert_eq!(taken.iter().map(|taken| &taken.order.action).collect::<Vec<_>>(), [&start("a")]);
+    assert_eq!(orders.send(), [start("b"), start("c")]);
 }
 
 #[test]

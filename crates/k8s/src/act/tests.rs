@@ -88,7 +88,7 @@ fn actions() -> Vec<(Action, &'static str, Option<&'static str>)> {
             patch_type,
         ),
         (
-            Action::SetCondition { node: node(), condition, before: None },
+            Action::SetCondition { node: node(), condition, before: None, only_waits: false },
             "PATCH /api/v1/nodes/n1/status?fieldManager=kube-node-ready",
             Some("application/strategic-merge-patch+json"),
         ),

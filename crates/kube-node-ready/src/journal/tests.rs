@@ -40,7 +40,7 @@ fn close(gate: &str) -> Action {
 fn condition() -> Action {
     let condition =
         Condition { status: ConditionStatus::True, reason: String::new(), message: String::new() };
-    Action::SetCondition { node: node(), condition, before: None }
+    Action::SetCondition { node: node(), condition, before: None, only_waits: false }
 }
 
 fn delete(claim: Option<&str>) -> Action {
