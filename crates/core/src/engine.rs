@@ -261,9 +261,7 @@ impl Engine {
         for policy in self.policies.iter() {
             self.grants.fleet.observe(&policy.limits, now);
         }
-        while let Some(name) = self.grants.slots.next_late(now) {
-            self.note_workers(&name, now);
-        }
+        self.release_late_slots(now);
         while let Some(name) = self.timers.pop_until(&now) {
             self.changed.insert(name);
         }

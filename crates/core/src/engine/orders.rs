@@ -71,7 +71,7 @@ impl Engine {
         for (name, action) in std::mem::take(&mut self.meanwhile) {
             let is_held = |task: &NodeTask| task.held_until(&action, now).is_some();
             if self.grants.slots.is_queued(&name) && !self.tasks.get(&name).is_some_and(is_held) {
-                self.grants.slots.enqueue(&name, None);
+                self.grants.slots.set_aside(&name);
                 self.order(action, now, plan);
             }
         }

@@ -33,6 +33,8 @@ pub(crate) enum Turn {
 pub(crate) struct Slots {
     queue: Schedule<(Turn, Timestamp), NodeName>,
     stamps: BTreeMap<NodeName, Stamp>,
+    /// Nodes that left the queue for another write, such as the condition that says that they wait.
+    aside: Schedule<(Turn, Timestamp), NodeName>,
     workers: BTreeMap<NodeName, Workers>,
     /// When workers lose their slots, if they do not end before.
     held_until: Schedule<Timestamp, NodeName>,
@@ -98,7 +100,7 @@ impl Slots {
 
     /// Returns whether a node waits for a slot.
     pub(crate) fn are_wanted(&self) -> bool {
-        self.queue.first().is_some()
+        self.queue.first().is_some() || self.aside.first().is_some()
     }
 
     /// Returns whether a worker may be started. A node that was never tried waits only for a slot, however many workers
@@ -113,8 +115,9 @@ impl Slots {
         in_slots < slots && all < slots.saturating_mul(WORKERS_PER_SLOT)
     }
 
-    /// Adds a node to the queue, or removes it.
+    /// Adds a node to the queue, or removes it, whether it is in the queue or was set aside.
     pub(crate) fn enqueue(&mut self, name: &NodeName, wanted: Option<(Turn, Timestamp, Stamp)>) {
+        self.aside.set(name, None);
         if let Some((turn, due, stamp)) = wanted {
             self.queue.set(name, Some((turn, due)));
             self.stamps.insert(name.clone(), stamp);
@@ -122,6 +125,22 @@ impl Slots {
             self.queue.set(name, None);
             self.stamps.remove(name);
         }
+    }
+
+    /// Takes a node out of the queue while another write is under way for it.
+    pub(crate) fn set_aside(&mut self, name: &NodeName) {
+        let rank = self.queue.rank(name).copied();
+        self.enqueue(name, None);
+        self.aside.set(name, rank);
+    }
+
+    /// Removes and returns the first nodes that were set aside, as many as there are free slots for them.
+    pub(crate) fn take_aside(&mut self, slots: usize) -> Vec<NodeName> {
+        let free = slots.saturating_sub(self.total.in_slots + self.asked_for);
+        let next = self.aside.iter().take(free).take_while(|((turn, _), _)| self.has_room(*turn, slots));
+        let names: Vec<_> = next.map(|(_, name)| name.clone()).collect();
+        names.iter().for_each(|name| self.aside.set(name, None));
+        names
     }
 
     pub(crate) fn is_queued(&self, name: &NodeName) -> bool {
@@ -138,6 +157,7 @@ impl Slots {
     /// Clears the queue, and forgets workers that were ordered.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();
+        self.aside.clear();
         self.stamps.clear();
         self.asked_for = 0;
     }

@@ -211,12 +211,12 @@ impl Driver {
         self.recorder.dropped_events(queue.drop_events());
     }
 
-    /// Takes back unsent orders whose node has changed since, or that are too old.
+    /// Takes back unsent orders whose node has changed since or can get a slot for its worker, and those that are too old.
     fn take_back(&mut self, now: Timestamp) -> BTreeMap<NodeName, Waiting> {
         let queue = &mut self.writers.queue;
         let mut orders = queue.take_back_late(now);
         self.recorder.late_orders(orders.len());
-        orders.extend(queue.take_back(self.engine.changed()));
+        orders.extend(queue.take_back(self.engine.changed(now)));
         for waiting in &orders {
             self.engine.withdraw(&waiting.order);
         }

@@ -77,10 +77,11 @@ impl Sim {
     /// Withdraws the orders that have not been sent, if their node has changed since or they are too old.
     fn take_back(&mut self, id: usize) -> BTreeMap<NodeName, Waiting> {
         let replica = &mut self.replicas[id];
+        let now = replica.time(self.now);
         let Some(engine) = &mut replica.engine else { return BTreeMap::new() };
         let mut orders = replica.queue.take_back_late(self.now);
         self.stats.count_many("order taken back: waited for too long", orders.len());
-        let changed = replica.queue.take_back(engine.changed());
+        let changed = replica.queue.take_back(engine.changed(now));
         self.stats.count_many("order taken back: its node or the configuration has changed", changed.len());
         orders.extend(changed);
         for waiting in &orders {
