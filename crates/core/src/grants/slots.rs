@@ -139,7 +139,9 @@ impl Slots {
         let free = slots.saturating_sub(self.total.in_slots + self.asked_for);
         let next = self.aside.iter().take(free).take_while(|((turn, _), _)| self.has_room(*turn, slots));
         let names: Vec<_> = next.map(|(_, name)| name.clone()).collect();
-        names.iter().for_each(|name| self.aside.set(name, None));
+        for name in &names {
+            self.aside.set(name, None);
+        }
         names
     }
 
