@@ -25,7 +25,7 @@ use knr_core::explain::Trouble;
 use knr_core::fault::Blame;
 use knr_core::ids::{NodeRef, Uid};
 use knr_core::state::{NodeState, StatePhase};
-use knr_core::view::{NodeView, Purpose, Stage};
+use knr_core::view::{Purpose, Stage};
 use knr_core::world::NodeEntry;
 
 use super::{Monitor, Rule, is_closed, is_excluded, is_paused};
@@ -61,18 +61,17 @@ impl FailedAgain {
     }
 }
 
-/// Returns whether a node was closed and has passed since, was opened by an operator since, or is still open and not
-/// known to fail.
+/// Returns whether a node was closed and has passed since, was opened by an operator since, is still open and not known
+/// to fail, or is known to be gone.
 fn counts_no_longer(decided: &Decided<'_>, uid: &Uid) -> bool {
     let taints = &decided.config.node_management.taints;
-    decided.engine.world().entries().any(|(_, entry)| {
-        let is_open = |view: &NodeView| view.id.uid == *uid && !is_closed(view, taints);
-        let is_well = |state: &NodeState| match state.phase {
-            StatePhase::Verified => state.cause.is_none(),
-            StatePhase::Failed | StatePhase::Unverified => !state.stays_open,
-        };
-        entry.view.as_ref().is_some_and(is_open) && entry.state.as_ref().is_some_and(is_well)
-    })
+    let is_well = |state: &NodeState| match state.phase {
+        StatePhase::Verified => state.cause.is_none(),
+        StatePhase::Failed | StatePhase::Unverified => !state.stays_open,
+    };
+    let mut known = decided.engine.world().entries().map(|(_, entry)| entry);
+    let seen = known.find_map(|entry| Some((entry.view.as_ref().filter(|view| view.id.uid == *uid)?, entry)));
+    seen.is_none_or(|(view, entry)| !is_closed(view, taints) && entry.state.as_ref().is_some_and(is_well))
 }
 
 impl Monitor {
