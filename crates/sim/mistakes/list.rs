@@ -49,7 +49,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         name: "the state is written over whatever is there",
         file: "crates/core/src/patch.rs",
         right: "            let seen = self.seen(key);\n            self.ops.push(seen);\n            self.ops.push(add",
-        wrong: "",
+        wrong: "            self.ops.push(add",
         noticed_by: &[],
     },
     Mistake {

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use knr_core::feed::Kind;
 use knr_core::ids::{BootId, NodeRef, Uid, Version, WorkerRef};
 use knr_core::view::{Ending, Occupancy};
+use serde_json::Value;
 
 use crate::api::Object;
 use crate::invariants::Monitor;
@@ -96,6 +97,8 @@ pub(crate) struct Machine {
     pub(crate) has_image: bool,
     /// The time since which it has run pods that closing the node would harm.
     pub(crate) busy: Option<Timestamp>,
+    /// The node that its kubelet creates.
+    registers_as: Value,
 }
 
 /// Whether the checks pass on a machine.
@@ -120,8 +123,8 @@ pub(crate) struct Actors {
     unfit: u64,
     has_init_pods: bool,
     machines_made: u32,
-    /// Machines whose node was deleted and that join again without a restart: serial and boot, by node name.
-    staying: BTreeMap<String, (u32, u32)>,
+    /// Machines whose node was deleted and that join again without a restart, by node name.
+    staying: BTreeMap<String, Machine>,
 }
 
 impl Machine {

@@ -29,6 +29,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("gate with NoExecute", 300),
     ("image not pulled", 1_200),
     ("leader frozen", 300),
+    ("machine joins again in the same boot", 100),
     ("many nodes paused for good", 300),
     ("node deleted", 200),
     ("node deleted by its claim", 100),

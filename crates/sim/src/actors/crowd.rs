@@ -28,13 +28,19 @@ pub(super) fn join(sim: &mut Sim, name: &str) {
     }
     let uid = sim.api.new_uid();
     let lone = sim.actors.fit.is_some();
-    let fit = sim.actors.fit.unwrap_or_else(|| draw_fit(sim));
-    sim.actors.machines_made += 1;
-    let (serial, boot) = sim.actors.staying.remove(name).unwrap_or((sim.actors.machines_made, 1));
-    let machine =
-        Machine { uid: uid.clone(), boot, up: true, dead: false, fit, serial, has_image: false, busy: None };
-    sim.note(name, format_args!("joins as {uid}, fit: {fit:?}"));
-    let mut node = template(sim, name, &machine, lone);
+    let machine = match sim.actors.staying.remove(name) {
+        Some(machine) => {
+            sim.stats.count("machine joins again in the same boot");
+            Machine { uid: uid.clone(), ..machine }
+        }
+        None => new_machine(sim, name, &uid, lone),
+    };
+    let (boot, fit) = (machine.boot, machine.fit);
+    sim.note(name, format_args!("joins as {uid} in boot {boot}, fit: {fit:?}"));
+    let mut node = machine.registers_as.clone();
+    node["metadata"]["uid"] = json!(uid);
+    node["metadata"]["creationTimestamp"] = json!(whole_second(sim.now).to_string());
+    node["status"]["nodeInfo"]["bootID"] = json!(machine.boot_id(boot));
     if !lone {
         readiness::joins(sim, &mut node, name, &uid, boot);
     }
@@ -56,6 +62,24 @@ pub(super) fn join(sim: &mut Sim, name: &str) {
     }
 }
 
+fn new_machine(sim: &mut Sim, name: &str, uid: &Uid, lone: bool) -> Machine {
+    let fit = sim.actors.fit.unwrap_or_else(|| draw_fit(sim));
+    sim.actors.machines_made += 1;
+    let serial = sim.actors.machines_made;
+    let registers_as = template(sim, name, lone);
+    Machine {
+        uid: uid.clone(),
+        boot: 1,
+        up: true,
+        dead: false,
+        fit,
+        serial,
+        has_image: false,
+        busy: None,
+        registers_as,
+    }
+}
+
 fn draw_fit(sim: &mut Sim) -> Fit {
     if !sim.rng.permille(sim.actors.unfit) {
         Fit::Always
@@ -67,7 +91,7 @@ fn draw_fit(sim: &mut Sim) -> Fit {
     }
 }
 
-fn template(sim: &mut Sim, name: &str, machine: &Machine, lone: bool) -> Value {
+fn template(sim: &mut Sim, name: &str, lone: bool) -> Value {
     let mut taints = vec![json!({"key": "cni/agent", "effect": "NoSchedule"})];
     let gated = lone || !sim.rng.permille(100);
     if gated {
@@ -92,7 +116,7 @@ fn template(sim: &mut Sim, name: &str, machine: &Machine, lone: bool) -> Value {
             _ => {}
         }
         if labels.get("karpenter.sh/nodepool").is_some() && sim.rng.permille(700) {
-            claim = json!(format!("claim-{}", machine.uid));
+            claim = json!(format!("claim-{}", sim.actors.machines_made));
         }
         if sim.rng.permille(100) {
             taints.clear();
@@ -101,12 +125,8 @@ fn template(sim: &mut Sim, name: &str, machine: &Machine, lone: bool) -> Value {
     }
     let annotations = if lone || sim.rng.permille(800) { json!({"ttl": "0"}) } else { Value::Null };
     let mut node = json!({
-        "metadata": {
-            "name": name, "uid": machine.uid, "labels": labels, "annotations": annotations,
-            "creationTimestamp": whole_second(sim.now).to_string(),
-        },
+        "metadata": { "name": name, "labels": labels, "annotations": annotations },
         "spec": { "taints": taints },
-        "status": { "nodeInfo": { "bootID": machine.boot_id(machine.boot) } },
     });
     if !claim.is_null() {
         node["metadata"]["claim"] = claim;
@@ -181,9 +201,13 @@ pub(super) fn remove(sim: &mut Sim, name: &str, uid: &Uid) {
     }
     sim.note(name, "is gone");
     sim.end_keeper(name);
-    let stays = sim.rng.permille(300);
-    if let Some(machine) = sim.actors.machines.remove(name).filter(|machine| stays && machine.up) {
-        sim.actors.staying.insert(name.to_owned(), (machine.serial, machine.boot));
+    let machine = sim.actors.machines.remove(name);
+    let stays = !sim.actors.calm && sim.rng.permille(400);
+    let staying =
+        machine.filter(|machine| stays && machine.up && machine.registers_as["metadata"]["claim"].is_null());
+    let joins = staying.is_some() || !sim.actors.calm && sim.rng.permille(500);
+    if let Some(machine) = staying {
+        sim.actors.staying.insert(name.to_owned(), Machine { busy: None, ..machine });
     }
     sim.api.remove_node(name);
     let init_pods = sim.api.init_pods().filter(|pod| pod.host.as_str() == name);
@@ -196,7 +220,7 @@ pub(super) fn remove(sim: &mut Sim, name: &str, uid: &Uid) {
     for worker in workers {
         soon(sim, 500, 15_000, ActorEvent::WorkerRemoved(worker));
     }
-    if !sim.actors.calm && sim.rng.permille(600) {
+    if joins {
         soon(sim, 1_100, 8_000, ActorEvent::Joins(name.to_owned()));
     }
 }

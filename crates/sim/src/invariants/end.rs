@@ -268,7 +268,11 @@ fn open(sim: &Sim, node: &NodeView, state: Option<&NodeState>) -> Verdict {
     let rebooted = state.boot != node.boot;
     match state.phase {
         // The verification gate may have to wait for a startup gate that cannot be opened.
-        StatePhase::Verified if sim.refusals.now(sim.now) == Some(Refused::Startup) => Ok(()),
+        StatePhase::Verified
+            if sim.refusals.now(sim.now) == Some(Refused::Startup) || waits_for_proof(sim, node) =>
+        {
+            Ok(())
+        }
         StatePhase::Verified if !is_labelled(node, &sim.config) => {
             broken(rule_of_recovery(sim, name), "verified, but the label was not put back")
         }
