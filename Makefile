@@ -85,11 +85,11 @@ test-unit: setup ## run the tests that need no cluster
 mutants: setup $(MUTANTS) ## break the rules in every small way and see that a test notices (long)
 	@mkdir -p target
 	RUST_MIN_STACK=33554432 $(MUTANTS) mutants -p knr-core --profile mutants \
-	  -C=--lib -C=--test=cases -C=--test=generated || [[ $$? = [23] ]] # some went unnoticed, or some ran for ever
+	  -C=--lib -C=--test=cases -C=--test=generated || [[ $$? = [23] ]] # some went unnoticed, or some ran indefinitely
 	$(MUTANTS) mutants -p knr-core --iterate --test-package knr-core,knr-sim -C=--lib -C=--test='*'
 
 .PHONY: generate
-generate: setup ## write what is generated in docs/ and in the chart anew, from the code
+generate: setup ## regenerate what is generated in docs/ and in the chart
 	$(CARGO) run --quiet -p knr-core --example generate
 	$(CARGO) run --quiet -p knr-web --example document
 	GENERATE=1 $(CARGO) test --quiet -p knr-k8s --lib chart::the_permissions_in_the_chart_are_up_to_date

@@ -134,7 +134,7 @@ impl<'c> Controller<'c> {
 
     /// Restores its connection to the API server.
     pub fn reconnect(&self) {
-        self.forwarder.mend();
+        self.forwarder.fix();
     }
 
     /// Its log, including earlier runs: a JSON object for each line, or the text of a line that is not JSON.

@@ -76,7 +76,7 @@ impl Forwarder {
     }
 
     /// Ends the outage.
-    pub fn mend(&self) {
+    pub fn fix(&self) {
         self.shared.lock().outage = None;
         self.shared.changed.notify_all();
     }
@@ -257,7 +257,7 @@ mod tests {
         late.write_all(&[7]).unwrap();
         hears_nothing(&mut client);
         assert_eq!(heard.try_recv(), Err(mpsc::TryRecvError::Empty));
-        forwarder.mend();
+        forwarder.fix();
         assert_eq!((read(&mut client), read(&mut late)), (6, 8));
     }
 
@@ -269,7 +269,7 @@ mod tests {
         client.write_all(&[5]).unwrap();
         assert_eq!(heard.recv_timeout(Duration::from_secs(20)), Ok(5));
         hears_nothing(&mut client);
-        forwarder.mend();
+        forwarder.fix();
         assert_eq!(read(&mut client), 6);
     }
 
@@ -283,7 +283,7 @@ mod tests {
         forwarder.cut(Outage::Closed);
         assert!(ends(client));
         assert!(ends(connect(&forwarder)));
-        forwarder.mend();
+        forwarder.fix();
         assert_eq!(ask(&mut connect(&forwarder), 1), 2);
     }
 

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_and_body_are_told_apart() {
+    fn status_and_body_are_reported_apart() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {

@@ -41,6 +41,13 @@ impl Cluster {
             .map(Write::from)
             .collect())
     }
+
+    /// The deletions of nodes by the product, whether they succeeded or not.
+    pub fn node_deletions(&self) -> Result<Vec<Write>> {
+        let mut writes = self.writes()?;
+        writes.retain(|write| write.verb == "delete" && write.resource == "nodes");
+        Ok(writes)
+    }
 }
 
 impl Node<'_> {

@@ -68,7 +68,7 @@ const CASES: [Case; 5] = [
 ];
 
 #[test]
-fn broken_nodes_stay_closed_until_they_are_mended() -> Result<()> {
+fn broken_nodes_stay_closed_until_they_are_fixed() -> Result<()> {
     let cluster = Cluster::start("faults", 1)?;
     cluster.apply(WEB)?;
     let nodes = in_parallel(&CASES, |case| {
@@ -91,8 +91,8 @@ fn broken_nodes_stay_closed_until_they_are_mended() -> Result<()> {
         broken.counts_as_failed_and_says_why()
     })?;
     in_parallel(&broken, |broken| {
-        broken.once_mended_is_opened_on_request()?;
-        assert_eq!(broken.doors.so_far()?, ["closed", "open"]);
+        broken.once_fixed_is_opened_on_request()?;
+        assert_eq!(broken.gate.so_far()?, ["closed", "open"]);
         Ok(())
     })?;
     Ok(())
@@ -103,12 +103,12 @@ struct Broken<'a> {
     cluster: &'a Cluster,
     case: &'a Case,
     node: &'a Node<'a>,
-    doors: GateLog<'a, 'a>,
+    gate: GateLog<'a, 'a>,
 }
 
 impl<'a> Broken<'a> {
     fn new(cluster: &'a Cluster, case: &'a Case, node: &'a Node<'a>) -> Result<Self> {
-        Ok(Self { cluster, case, node, doors: node.gate_log()? })
+        Ok(Self { cluster, case, node, gate: node.gate_log()? })
     }
 
     fn is_tried_again_later_each_time(&self) -> Result<()> {
@@ -161,7 +161,7 @@ impl<'a> Broken<'a> {
     }
 
     /// Does what the condition advises, word for word.
-    fn once_mended_is_opened_on_request(&self) -> Result<()> {
+    fn once_fixed_is_opened_on_request(&self) -> Result<()> {
         let before = self.workers()?.len();
         self.node.machine()?.heal()?;
         let condition = self.node.condition()?.context("it has no condition")?;

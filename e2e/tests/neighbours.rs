@@ -46,39 +46,39 @@ fn verified_nodes_may_change_and_others_may_write() -> Result<()> {
 }
 
 fn a_node_without_its_label_is_verified_again_and_stays_open(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.gate_log()?;
+    let gate = node.gate_log()?;
     let before = node.state()?;
     node.remove_label()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;
     assert!(node.is_verified()?, "the label is back");
-    assert_eq!(doors.so_far()?, ["open"]);
+    assert_eq!(gate.so_far()?, ["open"]);
     Ok(())
 }
 
 fn a_node_without_its_label_is_closed_if_it_fails(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.gate_log()?;
+    let gate = node.gate_log()?;
     node.machine()?.inject(Fault::Dns)?;
     let before = node.state()?;
     node.remove_label()?;
     wait_for_another_verdict(cluster, node, &before, "failed")?;
     is_closed_for(cluster, node, "DnsTimeout")?;
-    assert_eq!(doors.so_far()?, ["open", "closed"]);
-    opens_once_mended(cluster, node)
+    assert_eq!(gate.so_far()?, ["open", "closed"]);
+    opens_once_fixed(cluster, node)
 }
 
 fn a_node_that_was_restarted_is_verified_again_and_stays_open(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.gate_log()?;
+    let gate = node.gate_log()?;
     let before = node.state()?;
     node.machine()?.reboot()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;
     assert_ne!(node.state()?["boot"], before["boot"]);
     assert!(node.is_verified()?);
-    assert_eq!(doors.so_far()?, ["open"]);
+    assert_eq!(gate.so_far()?, ["open"]);
     Ok(())
 }
 
 fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Node) -> Result<()> {
-    let doors = node.gate_log()?;
+    let gate = node.gate_log()?;
     let before = node.state()?;
     let pause = |value: Option<&str>| node.annotate("node-ready/paused", value);
     // A machine has no fault when it starts, so it has to be broken before it is verified.
@@ -88,8 +88,8 @@ fn a_node_that_was_restarted_is_closed_if_it_fails(cluster: &Cluster, node: &Nod
     pause(None)?;
     wait_for_another_verdict(cluster, node, &before, "failed")?;
     is_closed_for(cluster, node, "DnsTimeout")?;
-    assert_eq!(doors.so_far()?, ["open", "closed"]);
-    opens_once_mended(cluster, node)
+    assert_eq!(gate.so_far()?, ["open", "closed"]);
+    opens_once_fixed(cluster, node)
 }
 
 /// The verification of the other node afterwards shows that the product has seen the restart of this one.
@@ -109,11 +109,11 @@ fn a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(
     cluster: &Cluster,
     node: &Node,
 ) -> Result<()> {
-    let doors = node.gate_log()?;
+    let gate = node.gate_log()?;
     let before = node.state()?;
     node.machine()?.reboot()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;
-    assert_eq!(doors.so_far()?, ["open", "closed", "open"]);
+    assert_eq!(gate.so_far()?, ["open", "closed", "open"]);
     let told = node.events()?;
     let closed = told.iter().find(|event| event.reason == "Closed").context("nobody was told")?;
     assert_eq!(closed.note, "closed: the node was restarted and has to be verified again");
@@ -138,7 +138,7 @@ fn is_closed_for(cluster: &Cluster, node: &Node, cause: &str) -> Result<()> {
     })
 }
 
-fn opens_once_mended(cluster: &Cluster, node: &Node) -> Result<()> {
+fn opens_once_fixed(cluster: &Cluster, node: &Node) -> Result<()> {
     node.machine()?.heal()?;
     cluster.eventually(&format!("{} to be verified", node.name()), || node.is_verified())
 }

@@ -38,7 +38,9 @@ fn what_keeps_workers_from_running_is_not_charged_to_nodes() -> Result<()> {
     an_image_for_another_processor_than_that_of_a_node(&cluster)?;
     an_image_that_one_node_cannot_get(&cluster, &cluster.node("n2")?)?;
     an_image_that_does_not_exist(&cluster, &controller, &config, &cluster.node("n3")?)?;
-    an_image_that_no_node_can_run(&cluster, &controller, &config, &cluster.node("n4")?)
+    an_image_that_no_node_can_run(&cluster, &controller, &config, &cluster.node("n4")?)?;
+    assert_eq!(cluster.node_deletions()?, []);
+    Ok(())
 }
 
 fn a_worker_that_is_refused(

@@ -58,16 +58,16 @@ fn broken_nodes_are_tried_on_and_deleted_only_after_a_fair_trial() -> Result<()>
 
 fn a_node_that_outlasts_all_attempts_opens_once_it_is_fixed(cluster: &Cluster, node: &Node) -> Result<()> {
     joins_broken(node)?;
-    let doors = node.gate_log()?;
+    let gate = node.gate_log()?;
     node.wait_for_results(MAX_RETRIES.into())?;
     counts_as_failed(cluster, node)?;
     node.wait_for_results(u64::from(MAX_RETRIES) + 2)?;
     counts_as_failed(cluster, node)?;
-    assert_eq!(doors.so_far()?, ["closed"]);
+    assert_eq!(gate.so_far()?, ["closed"]);
     node.machine()?.heal()?;
     cluster.wait_at_most(NEXT_ATTEMPT, "the fixed node to open", || Ok(node.is_open()?.then_some(())))?;
     assert!(node.is_verified()?);
-    assert_eq!(doors.so_far()?, ["closed", "open"]);
+    assert_eq!(gate.so_far()?, ["closed", "open"]);
     Ok(())
 }
 

@@ -197,10 +197,10 @@ fn a_node_without_a_gate_is_closed_once_it_is_idle(
     says(cluster, controller, node, "left alone: it never had the gate, and default/work runs there")?;
     assert!(node.is_open()? && node.writes()?.is_empty());
 
-    let doors = node.gate_log()?;
+    let gate = node.gate_log()?;
     cluster.api().delete(pod)?;
     cluster.eventually("the node to be verified", || node.is_verified())?;
-    assert_eq!(doors.so_far()?, ["open", "closed", "open"]);
+    assert_eq!(gate.so_far()?, ["open", "closed", "open"]);
     cluster.eventually("an event", || Ok(node.events()?.iter().any(|event| event.reason == "Backfilled")))
 }
 

@@ -21,7 +21,7 @@ fn however_a_worker_ends_its_node_gets_a_just_verdict() -> Result<()> {
     thread::scope(|scope| {
         let threads = [
             scope.spawn(|| a_worker_that_somebody_ends_costs_no_attempt_and_one_that_hangs_does(&cluster)),
-            scope.spawn(|| checks_of_users_decide_and_their_last_words_are_told(&cluster)),
+            scope.spawn(|| custom_checks_decide_and_their_last_words_are_reported(&cluster)),
             scope.spawn(|| an_eviction_costs_no_attempt(&cluster)),
             scope.spawn(|| names_and_taints_may_be_as_many_and_as_long_as_kubernetes_allows(&cluster)),
         ];
@@ -65,7 +65,7 @@ fn a_worker_that_somebody_ends_costs_no_attempt_and_one_that_hangs_does(cluster:
     team.wait_until_open()
 }
 
-fn checks_of_users_decide_and_their_last_words_are_told(cluster: &Cluster) -> Result<()> {
+fn custom_checks_decide_and_their_last_words_are_reported(cluster: &Cluster) -> Result<()> {
     let words = "\nlooking for devices\nno GPU found: 0 of 8\n\n";
     let volume = json!([{ "name": "scratch", "emptyDir": {} }]);
     let mounts = json!([{ "name": "scratch", "mountPath": "/scratch" }]);
@@ -131,7 +131,7 @@ fn names_and_taints_may_be_as_many_and_as_long_as_kubernetes_allows(cluster: &Cl
     thread::scope(|scope| {
         let taints = scope.spawn(|| a_node_with_forty_taints_keeps_all_but_the_gate(cluster));
         a_node_with_a_name_of_253_characters_is_verified(cluster, &controller)?;
-        an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_mended(
+        an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_fixed(
             cluster,
             &controller,
             &config,
@@ -180,7 +180,7 @@ fn a_node_with_a_name_of_253_characters_is_verified(
     Ok(())
 }
 
-fn an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_mended(
+fn an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_fixed(
     cluster: &Cluster,
     controller: &Controller,
     config: &Config,

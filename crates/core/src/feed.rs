@@ -4,12 +4,12 @@
 //!
 //! | in | add |
 //! |---|---|
-//! | this file | a [`Kind`] with its two properties, and its feeds in [`Feed::all`] |
+//! | this file | an [`ObjectKind`] with its two properties, and its feeds in [`Feed::all`] |
 //! | [`crate::world`] | its facts, which feed each of them comes from (`Fact::feed`), and a file that learns them |
 //! | `knr-k8s` | one implementation of `Observed`, see `watch/kinds.rs` there |
-//! | `knr-sim` | how it is listed and watched, see `api/read.rs` there |
+//! | `knr-sim` | an `Object` of its API server, and how it is listed and watched, see `api.rs` and `api/read.rs` there |
 //!
-//! Everything else is derived from [`Feed::all`]: which watches run, what has to be known before anything is decided,
+//! The compiler names what is missing. Everything else is derived from [`Feed::all`]: which watches run, what has to be known before anything is decided,
 //! what is forgotten when a watch is no longer needed, health, metrics and logs.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::view::InitPodView;
 
 /// A kind of object that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ObjectKind {
     Nodes,
     /// Worker pods.
     Workers,
@@ -32,7 +32,7 @@ pub enum Kind {
     Pools,
 }
 
-impl Kind {
+impl ObjectKind {
     /// Its name in metrics, logs and health.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ObjectKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Kind {
 /// The objects of one watch: all objects of a kind, or the pods of one namespace that a selector matches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Feed {
-    kind: Kind,
+    kind: ObjectKind,
     pods: Option<Arc<Pods>>,
 }
 
@@ -79,7 +79,7 @@ impl Feed {
     /// wider than a gate needs.
     #[must_use]
     pub fn all(policies: &Policies) -> BTreeSet<Self> {
-        let whole = [Kind::Nodes, Kind::Workers, Kind::Pools].map(Self::of);
+        let whole = [ObjectKind::Nodes, ObjectKind::Workers, ObjectKind::Pools].map(Self::of);
         whole.into_iter().chain(Self::of_init_pods(policies)).collect()
     }
 
@@ -95,7 +95,7 @@ impl Feed {
 
     /// All objects of a kind.
     #[must_use]
-    pub const fn of(kind: Kind) -> Self {
+    pub const fn of(kind: ObjectKind) -> Self {
         Self { kind, pods: None }
     }
 
@@ -103,12 +103,12 @@ impl Feed {
     #[must_use]
     pub fn init_pods(namespace: &str, selector: &Selector) -> Self {
         let pods = Pods { namespace: namespace.to_owned(), selector: selector.clone() };
-        Self { kind: Kind::InitPods, pods: Some(Arc::new(pods)) }
+        Self { kind: ObjectKind::InitPods, pods: Some(Arc::new(pods)) }
     }
 
     /// The kind of its objects.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> ObjectKind {
         self.kind
     }
 
@@ -129,7 +129,7 @@ impl Feed {
     pub fn shows(&self, pod: &InitPodView) -> bool {
         let is_shown =
             |pods: &Arc<Pods>| pods.namespace == pod.namespace && pods.selector.matches(&pod.labels);
-        self.kind == Kind::InitPods && self.pods.as_ref().is_some_and(is_shown)
+        self.kind == ObjectKind::InitPods && self.pods.as_ref().is_some_and(is_shown)
     }
 }
 

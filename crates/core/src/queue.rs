@@ -6,10 +6,10 @@
 //! | conditions that say why a node is not verified | when no gate or step waits; after 20 s in any case |
 //! | conditions that only say what a node waits for, conditions of verified nodes | when it is quiet; after 20 s in any case |
 //! | removals of workers | when it is quiet; after a minute in any case |
-//! | events | when it is quiet; after 20 s unless all main slots are taken; after 30 s they are dropped |
+//! | events | when it is quiet; after 20 s unless the main capacity is used up; after 30 s they are dropped |
 //!
-//! Conditions take at most half of the main slots. However many closed nodes say why they are closed, there is room for
-//! the next step of another node. Each opening causes one condition, and due conditions have as many slots as openings
+//! Conditions take at most half of the main capacity. However many closed nodes say why they are closed, there is room for
+//! the next step of another node. Each opening causes one condition, and due conditions have as much of it as openings
 //! have: they cannot fall behind, however many gates open and however slow the API server is.
 
 mod backlog;
@@ -23,7 +23,7 @@ use crate::action::Action;
 use crate::engine::Order;
 use crate::ids::NodeName;
 use backlog::Backlog;
-pub use backlog::Waiting;
+pub use backlog::QueuedWrite;
 use lane::Lane;
 
 /// It is quiet once no gate or step has been in flight for this long. While many gates open one after another, anything
@@ -39,20 +39,20 @@ const LONGEST_FAILING: SignedDuration = SignedDuration::from_hours(1);
 
 /// The number of writes that may be in flight at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slots {
-    /// Slots for gates, steps and conditions. The latter may take half of them.
+pub struct Capacity {
+    /// For gates, steps and conditions. The latter may take half of them.
     pub main: usize,
-    /// Slots for everything else.
+    /// For everything else.
     pub spare: usize,
 }
 
-impl Default for Slots {
+impl Default for Capacity {
     fn default() -> Self {
         Self { main: 42, spare: 8 }
     }
 }
 
-impl Slots {
+impl Capacity {
     fn conditions(self) -> usize {
         (self.main / 2).max(1)
     }
@@ -62,7 +62,7 @@ impl Slots {
 #[derive(Debug)]
 pub struct Queue {
     backlog: Backlog,
-    slots: Slots,
+    capacity: Capacity,
     foreground: usize,
     /// Conditions of nodes that are not verified.
     unverified: usize,
@@ -75,13 +75,13 @@ pub struct Queue {
 
 impl Queue {
     #[must_use]
-    pub fn new(slots: Slots) -> Self {
+    pub fn new(capacity: Capacity) -> Self {
         let (backlog, busy) = (Backlog::default(), Timestamp::MIN);
-        Self { backlog, slots, foreground: 0, unverified: 0, verified: 0, spare: 0, busy }
+        Self { backlog, capacity, foreground: 0, unverified: 0, verified: 0, spare: 0, busy }
     }
 
     /// Queues an order. If it does the same work as `before`, which was taken back, it gets the place of that.
-    pub fn take(&mut self, order: Order, before: Option<&Waiting>, now: Timestamp) {
+    pub fn take(&mut self, order: Order, before: Option<&QueuedWrite>, now: Timestamp) {
         self.backlog.take(order, before, now);
     }
 
@@ -91,7 +91,7 @@ impl Queue {
     }
 
     /// Queues the report of a deletion again, because the API server did not take it. Returns whether it is sent again.
-    pub fn send_again(&mut self, mut report: Waiting, now: Timestamp) -> bool {
+    pub fn send_again(&mut self, mut report: QueuedWrite, now: Timestamp) -> bool {
         let failing = now.duration_since(*report.failing.get_or_insert(now));
         if failing >= LONGEST_FAILING {
             return false;
@@ -119,17 +119,17 @@ impl Queue {
     }
 
     /// Takes back the unsent orders of these nodes.
-    pub fn take_back<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeName>) -> Vec<Waiting> {
+    pub fn take_back<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeName>) -> Vec<QueuedWrite> {
         nodes.filter_map(|node| self.backlog.remove(node)).collect()
     }
 
     /// Takes back the orders that have waited so long that they must no longer be sent.
-    pub fn take_back_late(&mut self, now: Timestamp) -> Vec<Waiting> {
+    pub fn take_back_late(&mut self, now: Timestamp) -> Vec<QueuedWrite> {
         std::iter::from_fn(|| self.backlog.next_late(now)).collect()
     }
 
     /// Takes back all unsent orders.
-    pub fn take_back_all(&mut self) -> Vec<Waiting> {
+    pub fn take_back_all(&mut self) -> Vec<QueuedWrite> {
         self.backlog.clear()
     }
 
@@ -150,7 +150,7 @@ impl Queue {
     }
 
     /// Returns the write to send next, and counts it as in flight.
-    pub fn next(&mut self, now: Timestamp) -> Option<Waiting> {
+    pub fn next(&mut self, now: Timestamp) -> Option<QueuedWrite> {
         self.backlog.end_rests(now);
         let lane = self.next_main(now).or_else(|| self.next_spare(now))?;
         let next = self.backlog.next(lane)?;
@@ -184,7 +184,7 @@ impl Queue {
         if self.all_main_are_taken() {
             return None;
         }
-        let has_room = self.unverified + self.verified < self.slots.conditions();
+        let has_room = self.unverified + self.verified < self.capacity.conditions();
         let conditions =
             [Lane::Unverified, Lane::Waiting, Lane::Verified].map(|lane| Some((self.due(lane)?, lane)));
         let is_due = |(due, _): &(Timestamp, Lane)| has_room && *due <= now;
@@ -201,7 +201,7 @@ impl Queue {
     fn next_spare(&self, now: Timestamp) -> Option<Lane> {
         let is_quiet = self.is_quiet(now);
         let taken = if is_quiet { self.verified + self.spare } else { self.spare };
-        if taken >= self.slots.spare {
+        if taken >= self.capacity.spare {
             return None;
         }
         if is_quiet && self.backlog.oldest(Lane::Verified).is_some() {
@@ -219,7 +219,7 @@ impl Queue {
     }
 
     fn all_main_are_taken(&self) -> bool {
-        self.in_main() >= self.slots.main
+        self.in_main() >= self.capacity.main
     }
 
     fn in_main(&self) -> usize {

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_told() {
+    fn what_is_no_text_is_reported() {
         for (json, expected) in [("5", "expected texts by name"), (r#"{"a": 5}"#, "expected a text")] {
             let error = serde_json::from_str::<Texts>(json).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -33,7 +33,7 @@ const LONGEST_OCCUPANCY: SignedDuration = SignedDuration::from_mins(10);
 /// How a node came to be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sight {
-    Told,
+    Watched,
     Listed,
     Read,
 }
@@ -110,7 +110,7 @@ impl NodeEntry {
         self.restart_seen = None;
         self.doubt = None;
         // If its pods were known before it, the node did not just join, even if the watch reports it as new.
-        let is_beginning = sight == Sight::Told && self.init_pods.is_empty();
+        let is_beginning = sight == Sight::Watched && self.init_pods.is_empty();
         if !is_beginning {
             self.begin_to_doubt(version, now);
         }

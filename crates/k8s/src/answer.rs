@@ -148,7 +148,7 @@ mod tests {
         format!("{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"{name}\"}}}}}}\n")
     }
 
-    async fn told(pieces: Vec<Vec<u8>>) -> Vec<String> {
+    async fn lines_of(pieces: Vec<Vec<u8>>) -> Vec<String> {
         let events = events::<DynamicObject>(response(200, pieces).await).await.unwrap();
         events
             .map(|event| match event {
@@ -165,21 +165,21 @@ mod tests {
         let text = [line("a"), line("b"), line("c")].concat().into_bytes();
         for size in 1..=text.len() {
             let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
-            assert_eq!(told(pieces).await, ["a", "b", "c"], "in pieces of {size}");
+            assert_eq!(lines_of(pieces).await, ["a", "b", "c"], "in pieces of {size}");
         }
     }
 
     #[tokio::test]
     async fn a_line_that_is_not_whole_is_no_line() {
         let text = [line("a"), line("b")].concat();
-        assert_eq!(told(vec![text.as_bytes()[..text.len() - 1].to_vec()]).await, ["a"]);
+        assert_eq!(lines_of(vec![text.as_bytes()[..text.len() - 1].to_vec()]).await, ["a"]);
     }
 
     #[tokio::test]
     async fn what_cannot_be_read_does_not_hide_what_follows() {
         let no_letter = line("?").into_bytes().into_iter().map(|byte| if byte == b'?' { 0xff } else { byte });
         let unreadable = [b"nonsense\n{}\n".to_vec(), no_letter.collect()].concat();
-        let lines = told(vec![unreadable, line("a").into_bytes()]).await;
+        let lines = lines_of(vec![unreadable, line("a").into_bytes()]).await;
         assert!(lines[..3].iter().all(|line| line.contains("cannot be read")), "{lines:?}");
         assert_eq!(lines[3..], ["a"]);
     }
@@ -188,7 +188,7 @@ mod tests {
     async fn a_line_without_end_is_not_kept() {
         let mut pieces = vec![vec![b'x'; 1 << 20]; 20];
         pieces.push([b"\n".to_vec(), line("a").into_bytes()].concat());
-        let lines = told(pieces).await;
+        let lines = lines_of(pieces).await;
         assert!(lines[0].contains("longer than 8388608 bytes"), "{lines:?}");
         assert_eq!(lines[1..], ["a"]);
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_for_people_is_told_in_short() {
+    async fn an_error_page_for_people_is_shortened() {
         let page = format!("<html>{}</html>", "x".repeat(5000)).into_bytes();
         let failed = whole::<Value>(response(502, vec![page]).await).await.unwrap_err();
         assert_eq!(failed.code(), Some(502));

@@ -34,7 +34,7 @@ use crate::api::{Api, Failed, encoded};
 use crate::observe::{self, SlimInitPod, SlimNode, SlimPool, SlimWorker};
 use crate::read::List;
 use kinds::{Memory, Observed, query, target};
-use knr_core::feed::{Feed, Kind};
+use knr_core::feed::{Feed, ObjectKind};
 use knr_core::ids::Version;
 use knr_core::world::Fact;
 
@@ -144,10 +144,10 @@ impl<P: Pulse> Watch<P> {
     /// The only place that maps a kind to the type of its objects.
     async fn connect_to(&self, position: &mut Position) -> Result<End, Failed> {
         match self.feed.kind() {
-            Kind::Nodes => self.connect::<SlimNode>(position).await,
-            Kind::Workers => self.connect::<SlimWorker>(position).await,
-            Kind::InitPods => self.connect::<SlimInitPod>(position).await,
-            Kind::Pools => self.connect::<SlimPool>(position).await,
+            ObjectKind::Nodes => self.connect::<SlimNode>(position).await,
+            ObjectKind::Workers => self.connect::<SlimWorker>(position).await,
+            ObjectKind::InitPods => self.connect::<SlimInitPod>(position).await,
+            ObjectKind::Pools => self.connect::<SlimPool>(position).await,
         }
     }
 

@@ -33,7 +33,7 @@ fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Child {
 }
 
 #[test]
-fn it_ends_in_the_middle_of_a_check_when_it_is_told_to() {
+fn it_ends_in_the_middle_of_a_check_when_it_is_stopped() {
     let (_listener, kubeconfig) = silent_server();
     let kubeconfig = kubeconfig.to_str().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();

@@ -52,7 +52,7 @@ enum Verb {
     /// Bring images to all nodes
     #[command(subcommand)]
     Image(ImageVerb),
-    /// Add, break, mend and remove nodes
+    /// Add, break, fix and remove nodes
     #[command(subcommand)]
     Node(NodeVerb),
     /// Build programs into the cache without starting anything
@@ -99,7 +99,7 @@ enum NodeVerb {
         #[arg(required = true)]
         faults: Vec<Fault>,
     },
-    /// Mend everything that was broken on a node
+    /// Fix everything that was broken on a node
     Heal { node: String },
     /// Run a command on a node
     Exec {
@@ -156,7 +156,7 @@ fn down(home: &Home, name: &str) -> Result<()> {
         println!("lab {name} is not up");
         return Ok(());
     }
-    // More than once, if another process was just making it anew.
+    // More than once, if another process was just making it again.
     while let Some(lab) = Lab::find(home, name)? {
         lab.down()?;
     }
@@ -187,7 +187,7 @@ fn node(lab: &Lab, verb: NodeVerb) -> Result<()> {
         }
         NodeVerb::Break { node, faults } => {
             faults.iter().try_for_each(|fault| lab.node(&node)?.inject(*fault))?;
-            println!("node {node} is broken; `lab node heal {node}` mends it");
+            println!("node {node} is broken; `lab node heal {node}` fixes it");
         }
         NodeVerb::Heal { node } => {
             lab.node(&node)?.heal()?;

@@ -45,7 +45,7 @@ impl Node {
         Ok(())
     }
 
-    /// Mends everything that was broken.
+    /// Fixes everything that was broken.
     pub fn heal(&self) -> Result<()> {
         let _lock = self.lab().lock()?;
         // Adding first makes the deletion succeed whether or not there was a table.

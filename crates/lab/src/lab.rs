@@ -132,7 +132,7 @@ impl Lab {
         if self.is_current()? { self.remove() } else { Ok(()) }
     }
 
-    /// Whether this is still the lab of its name; somebody else may have ended it, or made it anew.
+    /// Whether this is still the lab of its name; somebody else may have ended it, or made it again.
     fn is_current(&self) -> Result<bool> {
         Ok(Self::find(&self.home, self.name())?.is_some_and(|current| current.owner() == self.owner()))
     }
@@ -357,7 +357,7 @@ impl Lab {
     pub(crate) fn lock(&self) -> Result<File> {
         let lock = self.home.lock_lab(self.name())?;
         if !self.is_current()? {
-            bail!("lab {} was ended, or made anew, by another process", self.name());
+            bail!("lab {} was ended, or made again, by another process", self.name());
         }
         Ok(lock)
     }

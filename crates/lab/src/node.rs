@@ -219,7 +219,7 @@ impl Node {
     /// For a caller that holds the lab's lock.
     pub(crate) fn switch_on_again_locked(self) -> Result<Self> {
         if !self.state.complete {
-            bail!("node {} was interrupted while it was made: `lab node add {0}` makes it anew", self.name);
+            bail!("node {} was interrupted while it was made: `lab node add {0}` makes it again", self.name);
         }
         let step = Step::begin(&format!("switching on node {} again", self.name));
         machine::switch_off(&self)?;

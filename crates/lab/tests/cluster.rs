@@ -148,11 +148,11 @@ fn the_audit_log_tells_who_wrote_what(lab: &Lab) {
         anyhow::ensure!(events.len() == 2, "{events:?}");
         Ok(events)
     });
-    let told = |event: &lab::AuditEvent| {
+    let shown = |event: &lab::AuditEvent| {
         format!("{} {} {} {}: {}", event.user, event.verb, event.resource, event.namespace, event.code)
     };
     assert_eq!(
-        ours.iter().map(told).collect::<Vec<_>>(),
+        ours.iter().map(shown).collect::<Vec<_>>(),
         ["lab-admin create configmaps default: 201", "somebody delete configmaps default: 200"]
     );
     let by_node =

@@ -53,7 +53,10 @@ fn what_a_killed_lab_left_is_removed_by_the_next_and_nothing_else() {
         assert!(kill_when(&["node", "add", "n2"], || half_made.exists()), "n2 was complete too early");
         assert!(!lab.node("n2").unwrap().is_complete());
         builder("killed").nodes(2).up().unwrap();
-        assert!(lab.node("n2").unwrap().exec(["ctr", "version"]).is_ok(), "`up` makes a half-made node anew");
+        assert!(
+            lab.node("n2").unwrap().exec(["ctr", "version"]).is_ok(),
+            "`up` makes a half-made node again"
+        );
         // This one is quick: whether the kill comes in time or not, the next `up` must not mind.
         kill_when(&["down"], || !folder("killed").join("kubeconfig").exists());
         let lab = builder("killed").nodes(1).up().unwrap();
@@ -78,15 +81,15 @@ fn a_process_of_another_owner_survives_down() {
 }
 
 #[test]
-fn a_lab_that_was_made_anew_is_not_ended_by_an_old_handle() {
-    let old = builder("anew").up().unwrap();
+fn a_lab_that_was_made_again_is_not_ended_by_an_old_handle() {
+    let old = builder("again").up().unwrap();
     old.down().unwrap();
-    let new = lab_with_nodes("anew", 0);
+    let new = lab_with_nodes("again", 0);
     let refused = old.start_kwok().unwrap_err().to_string();
-    assert!(refused.contains("made anew, by another process"), "{refused}");
+    assert!(refused.contains("made again, by another process"), "{refused}");
     old.down().unwrap();
     assert!(new.is_well());
-    let refused = builder("anew").temporary().unwrap_err().to_string();
+    let refused = builder("again").temporary().unwrap_err().to_string();
     assert!(refused.contains("is in use by another test"), "{refused}");
     assert!(new.is_well());
 }

@@ -126,8 +126,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a node is closed again although nobody asked for it",
         file: "crates/core/src/decide/verification.rs",
-        right: "            _ => Standing::Verified,\n",
-        wrong: "            _ if subject.view.taints.len() > 2 => Standing::ToBeClosed,\n            _ => Standing::Verified,\n",
+        right: "            _ => Status::Verified,\n",
+        wrong: "            _ if subject.view.taints.len() > 2 => Status::ToBeClosed,\n            _ => Status::Verified,\n",
         noticed_by: &[],
     },
     Mistake {

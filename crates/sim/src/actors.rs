@@ -10,7 +10,7 @@ mod reports;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use knr_core::feed::Kind;
+use knr_core::feed::ObjectKind;
 use knr_core::ids::{BootId, NodeRef, Uid, Version, WorkerRef};
 use knr_core::view::{Ending, Occupancy};
 use serde_json::Value;
@@ -190,7 +190,7 @@ pub(crate) fn notice(sim: &mut Sim) {
         return;
     }
     let mut touched: Vec<String> = Vec::new();
-    for change in sim.api.log_after(Kind::Workers, seen) {
+    for change in sim.api.log_after(ObjectKind::Workers, seen) {
         if let Object::Worker(worker) = &change.object {
             touched.push(worker.stamp.node.name.to_string());
             if !change.gone {
@@ -198,7 +198,7 @@ pub(crate) fn notice(sim: &mut Sim) {
             }
         }
     }
-    for change in sim.api.log_after(Kind::Nodes, seen) {
+    for change in sim.api.log_after(ObjectKind::Nodes, seen) {
         if let Object::Node(node) = &change.object {
             touched.push(node.view.id.name.to_string());
             let is = (!change.gone).then_some(&node.view);

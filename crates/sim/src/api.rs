@@ -9,7 +9,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use knr_core::feed::Kind;
+use knr_core::feed::ObjectKind;
 use knr_core::ids::{NodeName, Uid, Version, WorkerRef};
 use knr_core::view::{InitPodView, LedgerView, NodeView, Stage, Stamp, WorkerView};
 use serde_json::{Value, json};
@@ -72,17 +72,17 @@ pub(crate) struct Api {
     init_pods: BTreeMap<Uid, Arc<InitPodView>>,
     pools: BTreeMap<String, Arc<PoolObject>>,
     ledger: LedgerView,
-    log: BTreeMap<Kind, Vec<Change>>,
+    log: BTreeMap<ObjectKind, Vec<Change>>,
     compacted: Version,
 }
 
 impl Object {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ObjectKind {
         match self {
-            Self::Node(_) => Kind::Nodes,
-            Self::Worker(_) => Kind::Workers,
-            Self::InitPod(_) => Kind::InitPods,
-            Self::Pool(_) => Kind::Pools,
+            Self::Node(_) => ObjectKind::Nodes,
+            Self::Worker(_) => ObjectKind::Workers,
+            Self::InitPod(_) => ObjectKind::InitPods,
+            Self::Pool(_) => ObjectKind::Pools,
         }
     }
 

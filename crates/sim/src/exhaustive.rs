@@ -8,7 +8,7 @@ use crate::invariants;
 use crate::run::Sim;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
-use crate::story::Telling;
+use crate::story::StoryMode;
 
 /// Longer than two full relist intervals.
 const LIFE: SignedDuration = SignedDuration::from_mins(25);
@@ -96,14 +96,14 @@ impl Life {
 
     fn run(self, faults: Faults) -> (Sim, Result<(), String>) {
         let scenario = self.scenario(faults);
-        let run = |telling| {
-            let mut sim = Sim::new(&scenario, telling);
+        let run = |mode| {
+            let mut sim = Sim::new(&scenario, mode);
             let result = sim.run_for(LIFE).and_then(|()| invariants::at_end(&sim));
             (sim, result)
         };
-        match run(Telling::Silent) {
+        match run(StoryMode::Off) {
             (sim, Ok(())) => (sim, Ok(())),
-            (_, Err(_)) => run(Telling::Aloud),
+            (_, Err(_)) => run(StoryMode::On),
         }
     }
 }

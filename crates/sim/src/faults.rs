@@ -1,6 +1,6 @@
 //! Faults: at random, or exactly as planned.
 
-use knr_core::feed::Kind;
+use knr_core::feed::ObjectKind;
 
 use crate::rng::Rng;
 
@@ -145,10 +145,10 @@ impl Faults {
 }
 
 /// Draws the delay of a watch event, in milliseconds.
-pub(crate) fn travel(kind: Kind, weather: Weather, rng: &mut Rng) -> u64 {
+pub(crate) fn travel(kind: ObjectKind, weather: Weather, rng: &mut Rng) -> u64 {
     let base = match kind {
-        Kind::Nodes => 5,
-        Kind::Workers | Kind::InitPods | Kind::Pools => 6,
+        ObjectKind::Nodes => 5,
+        ObjectKind::Workers | ObjectKind::InitPods | ObjectKind::Pools => 6,
     };
     base + rng.below(weather.delay + 1)
 }

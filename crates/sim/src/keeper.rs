@@ -106,7 +106,7 @@ impl Keeper {
     fn is_verified(&self) -> bool {
         self.engine
             .explanations()
-            .any(|(_, told)| told.phase == Phase::Verified && told.access == Access::Open)
+            .any(|(_, shown)| shown.phase == Phase::Verified && shown.access == Access::Open)
     }
 
     /// Returns the version at which the node was last seen.

@@ -41,7 +41,7 @@ use serde_json::Value;
 use crate::run::Sim;
 use crate::scenario::Scenario;
 use crate::stats::Stats;
-use crate::story::Telling;
+use crate::story::StoryMode;
 
 /// The time after the last fault in which every node reaches its final state.
 const SETTLE: SignedDuration = SignedDuration::from_mins(20);
@@ -76,15 +76,15 @@ impl Shape {
 
 /// Runs a seed. The error is the story of a broken rule, or of a panic.
 pub fn run_seed(seed: u64) -> Result<Stats, String> {
-    let run = |telling| {
+    let run = |mode| {
         let scenario = Scenario::of_seed(seed);
-        let mut sim = Sim::new(&scenario, telling);
+        let mut sim = Sim::new(&scenario, mode);
         play(&mut sim, &scenario).map(|()| sim.stats)
     };
-    told(seed, || run(Telling::Silent).or_else(|_| run(Telling::Aloud)))
+    caught(seed, || run(StoryMode::Off).or_else(|_| run(StoryMode::On)))
 }
 
-fn told(
+fn caught(
     seed: u64,
     run: impl FnOnce() -> Result<Stats, String> + std::panic::UnwindSafe,
 ) -> Result<Stats, String> {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_run_that_panics_fails_with_its_seed() {
-        let story = told(7, || panic!("at the disco")).unwrap_err();
+        let story = caught(7, || panic!("at the disco")).unwrap_err();
         assert!(story.starts_with("seed 7: panicked: at the disco\n"), "{story}");
         assert!(story.contains("--seed 7"), "{story}");
     }

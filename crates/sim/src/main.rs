@@ -11,7 +11,7 @@ use knr_sim::{Shape, coverage};
 /// The rules of kube-node-ready inside a hostile simulated cluster.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Run this seed only and tell its story if a rule is broken.
+    /// Run this seed only and print its story if a rule is broken.
     #[arg(long)]
     seed: Option<u64>,
     /// Run so many seeds.
@@ -99,7 +99,7 @@ fn by_rule(failures: &[String]) -> BTreeMap<&str, Vec<&str>> {
 
 fn matrix() -> Vec<String> {
     let mut failures = Vec::new();
-    let mut tell = |life: Life, faults: &str, matrix: Matrix| {
+    let mut print = |life: Life, faults: &str, matrix: Matrix| {
         println!(
             "{life:?}: {} writes, {} events; at most {} workers for a node; {} plans with {faults}, {} failed",
             matrix.writes,
@@ -111,8 +111,8 @@ fn matrix() -> Vec<String> {
         failures.extend(matrix.failures);
     };
     for life in LIVES {
-        tell(life, "one fault", exhaustive::singles(life));
+        print(life, "one fault", exhaustive::singles(life));
     }
-    tell(Life::Sound, "two faults", exhaustive::pairs(Life::Sound));
+    print(Life::Sound, "two faults", exhaustive::pairs(Life::Sound));
     failures
 }

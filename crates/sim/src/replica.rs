@@ -8,7 +8,7 @@ use knr_core::config::Config;
 use knr_core::engine::Engine;
 use knr_core::feed::Feed;
 use knr_core::ids::Version;
-use knr_core::queue::{Queue, Slots, Waiting};
+use knr_core::queue::{Capacity, Queue, QueuedWrite};
 
 use crate::api::Memory;
 use crate::writers::Request;
@@ -34,7 +34,7 @@ pub(crate) struct Replica {
     pub(crate) streams: BTreeMap<Feed, Stream>,
     /// Its writes.
     pub(crate) queue: Queue,
-    slots: Slots,
+    capacity: Capacity,
     /// When the right to write ends, if the lease cannot be renewed at the moment.
     pub(crate) writes_until: Option<Timestamp>,
     /// The time until which the process is frozen.
@@ -70,7 +70,7 @@ impl Replica {
     /// Returns a process that is not running. `main` places are for writes that matter, `spare` ones for the rest.
     #[must_use]
     pub(crate) fn new(config: Arc<Config>, (main, spare): (usize, usize)) -> Self {
-        let slots = Slots { main, spare };
+        let capacity = Capacity { main, spare };
         Self {
             engine: None,
             feeds: Arc::default(),
@@ -80,8 +80,8 @@ impl Replica {
             life: 0,
             clock: SignedDuration::ZERO,
             streams: BTreeMap::new(),
-            queue: Queue::new(slots),
-            slots,
+            queue: Queue::new(capacity),
+            capacity,
             writes_until: None,
             frozen_until: None,
             listed: Timestamp::UNIX_EPOCH,
@@ -110,7 +110,7 @@ impl Replica {
         self.wake = None;
         self.due = false;
         self.listed = now;
-        self.queue = Queue::new(self.slots);
+        self.queue = Queue::new(self.capacity);
         (self.writes_until, self.frozen_until) = (None, None);
         self.streams.clear();
     }
@@ -137,8 +137,8 @@ impl Replica {
     }
 
     /// Returns the request for a waiting write.
-    pub(crate) fn request(&self, replica: usize, waiting: &Waiting) -> Request {
-        let Waiting { order, since, decided, failing } = waiting;
+    pub(crate) fn request(&self, replica: usize, waiting: &QueuedWrite) -> Request {
+        let QueuedWrite { order, since, decided, failing } = waiting;
         let (order, since, decided, failing) = (order.clone(), *since, *decided, *failing);
         // Everything that arrives at the same time is taken in before anything is decided.
         let loaded = self.loaded.range(..=decided).next_back();

@@ -6,7 +6,7 @@ mod requests;
 mod watch;
 
 pub(crate) use process::Decided;
-pub(crate) use requests::{Told, failure};
+pub(crate) use requests::{ShownFault, failure};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::scenario::{Mode, Scenario};
 use crate::stats::Stats;
-use crate::story::{Story, Telling};
+use crate::story::{Story, StoryMode};
 use crate::writers::Request;
 
 /// An event in the queue.
@@ -130,7 +130,7 @@ impl Sim {
 
     /// Returns a run that has not begun.
     #[must_use]
-    pub(crate) fn new(scenario: &Scenario, telling: Telling) -> Self {
+    pub(crate) fn new(scenario: &Scenario, mode: StoryMode) -> Self {
         let start = Self::start();
         let config = Arc::new(scenario.config.clone());
         let replica = |_| Replica::new(Arc::clone(&config), scenario.places);
@@ -158,7 +158,7 @@ impl Sim {
             fed: Version(0),
             has_new_streams: false,
             monitor: Monitor::new(&scenario.config, &scenario.pools, start),
-            story: Story::new(telling),
+            story: Story::new(mode),
             stats: Stats::default(),
         };
         for replica in 0..scenario.replicas {
@@ -218,7 +218,7 @@ impl Sim {
             self.feed_watches();
             invariants::look(self);
             if let Some(broken) = self.monitor.broken() {
-                return Err(self.tell(&broken.node, &broken.rule));
+                return Err(self.story_of(&broken.node, &broken.rule));
             }
         }
         self.now = self.now.max(end);
@@ -227,7 +227,7 @@ impl Sim {
 
     /// Reports which rule was broken, and what led to it.
     #[must_use]
-    pub(crate) fn tell(&self, node: &str, rule: &str) -> String {
+    pub(crate) fn story_of(&self, node: &str, rule: &str) -> String {
         let after = self.now.duration_since(self.start).as_secs_f64();
         format!(
             "{rule}\n  {after:.3} s after the start, and this led to it:\n{}",

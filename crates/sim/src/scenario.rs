@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::run::Sim;
 
 use config::base;
-pub(crate) use config::{INIT_PODS, InitPod, edit, gate_keys, is_valid};
+pub(crate) use config::{INIT_POD_ANNOTATIONS, INIT_PODS, InitPod, edit, gate_keys, is_valid};
 
 /// Everything that determines a run.
 #[derive(Debug, Clone)]

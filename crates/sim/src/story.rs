@@ -8,34 +8,34 @@ use jiff::Timestamp;
 /// The number of lines that are kept.
 const KEPT: usize = 20_000;
 /// The number of lines about a node that are reported.
-const TOLD: usize = 60;
+const SHOWN: usize = 60;
 
 /// Whether a story is kept. Runs are deterministic, so only one that breaks a rule is repeated with a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Telling {
+pub(crate) enum StoryMode {
     /// Nothing is kept, which is faster.
-    Silent,
+    Off,
     /// Everything is kept.
-    Aloud,
+    On,
 }
 
 /// The events of a run, line by line.
 #[derive(Debug)]
 pub(crate) struct Story {
-    telling: Telling,
+    mode: StoryMode,
     lines: VecDeque<(Timestamp, String, String)>,
 }
 
 impl Story {
     /// Returns an empty story.
     #[must_use]
-    pub(crate) fn new(telling: Telling) -> Self {
-        Self { telling, lines: VecDeque::new() }
+    pub(crate) fn new(mode: StoryMode) -> Self {
+        Self { mode, lines: VecDeque::new() }
     }
 
     /// Adds an event. `node` is empty if it concerns the whole cluster.
     pub(crate) fn note(&mut self, at: Timestamp, node: &str, line: impl fmt::Display) {
-        if self.telling == Telling::Silent {
+        if self.mode == StoryMode::Off {
             return;
         }
         if self.lines.len() == KEPT {
@@ -51,7 +51,7 @@ impl Story {
             |(_, who, _): &&(Timestamp, String, String)| node.is_empty() || who.is_empty() || who == node;
         let lines: Vec<_> = self.lines.iter().filter(concerns).collect();
         let mut text = String::new();
-        for (at, who, line) in &lines[lines.len().saturating_sub(TOLD)..] {
+        for (at, who, line) in &lines[lines.len().saturating_sub(SHOWN)..] {
             let since = at.duration_since(start);
             let _ = writeln!(text, "  {:>9.3} s  {who:<6} {line}", since.as_secs_f64());
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use knr_core::config::Config;
 use knr_core::engine::Order;
-use knr_core::queue::Waiting;
+use knr_core::queue::QueuedWrite;
 
 /// An order that is waiting or in flight.
 #[derive(Debug, Clone)]
@@ -32,8 +32,8 @@ impl Request {
     }
 
     /// Returns the write as it was before it was sent.
-    pub(crate) fn unsent(&self) -> Waiting {
+    pub(crate) fn unsent(&self) -> QueuedWrite {
         let Self { order, decided, since, failing, .. } = self;
-        Waiting { order: order.clone(), since: *since, decided: *decided, failing: *failing }
+        QueuedWrite { order: order.clone(), since: *since, decided: *decided, failing: *failing }
     }
 }

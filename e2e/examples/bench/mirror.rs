@@ -256,7 +256,7 @@ async fn follow<T: Seen>(
     let mut version = None;
     loop {
         if let Err(error) = hear(&api, &path, &objects, &changed, &mut version).await {
-            eprintln!("the bench's watch of {path} begins anew: {error:#}");
+            eprintln!("the bench's watch of {path} begins again: {error:#}");
             version = None;
         }
         sleep(PAUSE).await;

@@ -14,7 +14,7 @@ const PASSED: &str = r#"{"checks":[{"name":"dns","outcome":"pass"}]}"#;
 const FOREIGN: &str = "others.example/dedicated=batch:NoSchedule";
 
 #[test]
-fn an_installation_does_its_work_and_leaves_as_it_was_told() -> Result<()> {
+fn an_installation_does_its_work_and_leaves_as_configured() -> Result<()> {
     let cluster =
         Cluster::start_bare("chart", |lab| lab.nodes(2).flag(Tool::KubeControllerManager, LONG_GRACE))?;
     let release = Release::install(&cluster, &values())?;

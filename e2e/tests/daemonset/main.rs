@@ -41,7 +41,7 @@ fn a_pod_opens_its_node_and_is_gone() -> Result<()> {
     cluster.eventually("a node that never had the gate to be verified", || first.is_verified())?;
     let node = cluster.join_with("n2", &[FOREIGN, GATE])?;
     opens(&cluster, &node)?;
-    people_are_told(&cluster, &node)?;
+    an_event_says_that_it_is_verified(&cluster, &node)?;
     assert_eq!(node.taints()?, [FOREIGN], "the gate is gone, and nothing else");
     two_writes_were_enough(&cluster)?;
     cluster.permissions_are_those_listed("kube-node-ready", Who::Daemonset)?;
@@ -173,7 +173,7 @@ fn opens(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-fn people_are_told(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
+fn an_event_says_that_it_is_verified(cluster: &Cluster, node: &Node<'_>) -> Result<()> {
     cluster.eventually("an event", || {
         Ok(node.events()?.iter().any(|event| event.reason == "Verified" && event.kind == "Normal"))
     })

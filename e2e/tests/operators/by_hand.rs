@@ -39,7 +39,7 @@ pub(crate) fn everything(cluster: &Cluster) -> Result<()> {
     without_a_kubeconfig_only_what_needs_the_api_server_is_skipped(cluster)?;
     on_a_node_all_checks_run_and_a_broken_network_is_seen(cluster)?;
     in_a_pod_the_service_account_is_used_and_never_shown(cluster)?;
-    a_broken_configuration_is_told_whole_and_ends_the_program(cluster)?;
+    a_broken_configuration_is_reported_whole_and_ends_the_program(cluster)?;
     on_a_terminal_the_controller_speaks_to_people(cluster)
 }
 
@@ -150,7 +150,7 @@ fn in_a_pod_the_service_account_is_used_and_never_shown(cluster: &Cluster) -> Re
     cluster.api().delete(&path)
 }
 
-fn a_broken_configuration_is_told_whole_and_ends_the_program(cluster: &Cluster) -> Result<()> {
+fn a_broken_configuration_is_reported_whole_and_ends_the_program(cluster: &Cluster) -> Result<()> {
     let reference = fs::read_to_string(in_checkout("docs/config.md"))?;
     let (_, errors) = reference.split_once("## Errors").context("the reference shows errors")?;
     let block = |kind: &str| -> Result<&str> {

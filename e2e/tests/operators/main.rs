@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use knr_e2e::Cluster;
 
 #[test]
-fn operators_are_told_what_they_need_to_know() -> Result<()> {
+fn operators_see_what_they_need_to_know() -> Result<()> {
     let cluster = Cluster::start("operators", 3)?;
     // Nothing that is run by hand needs the controller's permissions, which come and go in the meantime.
     side_by_side(

@@ -35,7 +35,7 @@ pub(crate) fn exactly_what_is_missing_is_named(cluster: &Cluster) -> Result<()> 
     }
     ensure!(taken_so_far >= 20, "these cannot be all: {taken_so_far}");
     all_at_once_if_it_has_none(cluster, &mut controller, &config)?;
-    somebody_unknown_is_told_so(&mut controller)
+    an_unknown_user_is_reported(&mut controller)
 }
 
 /// Asks with kubectl, as an operator would.
@@ -90,7 +90,7 @@ fn all_at_once_if_it_has_none(cluster: &Cluster, controller: &mut Controller, co
     roles.iter().try_for_each(|role| role.set(cluster, &role.rules))
 }
 
-fn somebody_unknown_is_told_so(controller: &mut Controller) -> Result<()> {
+fn an_unknown_user_is_reported(controller: &mut Controller) -> Result<()> {
     let good = fs::read_to_string(controller.kubeconfig())?;
     let mut bad: Value = serde_json::from_str(&good)?;
     bad["users"][0]["user"]["token"] = json!("not-a-token");

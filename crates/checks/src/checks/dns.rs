@@ -16,7 +16,7 @@ use crate::lookup::{self, Server, Transport};
 /// The file with the nameservers of the system.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Further failures are only counted, not listed.
-const TOLD: usize = 3;
+const LISTED: usize = 3;
 
 pub(crate) static ABOUT: About = About {
     name: "dns",
@@ -157,9 +157,9 @@ fn summary(results: Vec<Result<(), Trouble>>) -> Option<Trouble> {
     let asked = results.len();
     let mut troubles: Vec<Trouble> = results.into_iter().filter_map(Result::err).collect();
     let failed = troubles.len();
-    troubles.truncate(TOLD);
+    troubles.truncate(LISTED);
     let Trouble { kind, mut detail } = Trouble::all(troubles)?;
-    if failed > TOLD {
+    if failed > LISTED {
         detail = format!("{detail}; {failed} of {asked} lookups failed");
     }
     Some(Trouble { kind, detail })

@@ -41,7 +41,7 @@ fn a_file_with_everything_survives_a_round_trip() {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once_in_file_order() {
+fn everything_wrong_is_reported_at_once_in_file_order() {
     let problems = Config::parse(include_str!("tests/broken.yaml")).unwrap_err();
     assert_eq!(problems.to_string(), include_str!("tests/broken.txt").trim_end());
     assert!((&problems).into_iter().eq(problems.iter()) && problems.iter().len() > 1);
@@ -218,7 +218,7 @@ fn unknown_keys_get_the_best_hint() {
 }
 
 #[test]
-fn a_key_given_twice_is_told_even_in_raw_objects() {
+fn a_key_given_twice_is_reported_even_in_raw_objects() {
     assert_eq!(
         said("metrics: {port: 1}\nhealth: {port: 2}\nmetrics: {port: 3}\n"),
         "line 3, column 1: metrics: this key was already given on line 1; keep one of the two"

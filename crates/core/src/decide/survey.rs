@@ -6,7 +6,7 @@ use super::Context;
 use super::attempts::{Progress, progress};
 use super::scope::{self, Scope};
 use super::subject::Subject;
-use super::verification::{Standing, standing};
+use super::verification::{Status, status};
 use crate::explain::Access;
 use crate::fault::Blame;
 use crate::grants::fleet::{Closure, Member, Membership, Run, Seen};
@@ -27,15 +27,15 @@ pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
         return Member::default();
     }
     let has_failed = has_failed_just_now(&subject);
-    let standing = standing(&subject);
-    let is_tried = matches!(standing, Standing::Closed | Standing::OnProbation(_));
+    let status = status(&subject);
+    let is_tried = matches!(status, Status::Closed | Status::OnProbation(_));
     let tried = subject.state.filter(|_| is_tried);
     let last_failure =
         if has_failed { Some(cx.now) } else { tried.and_then(|state| last_failure(entry, state)) };
     let membership =
         if has_failed || subject.state.is_some() { Membership::Managed } else { Membership::InScope };
-    let closure = match standing {
-        Standing::Closed if subject.state.is_some() => Closure::Unproven,
+    let closure = match status {
+        Status::Closed if subject.state.is_some() => Closure::Unproven,
         _ if subject.access() == Access::Closed => Closure::Closed,
         _ => Closure::Open,
     };
@@ -50,7 +50,7 @@ pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
         trouble: subject.state.and_then(|state| state.trouble),
         own_failure: tried.filter(is_own_failure).map(|_| subject.learned_of_state()),
         runs: subject.state.map(|state| runs(&subject, state, fact)).unwrap_or_default(),
-        is_reference: matches!(standing, Standing::Verified) && view.ready,
+        is_reference: matches!(status, Status::Verified) && view.ready,
         runs_reference: entry.workers.values().any(|worker| is_reference_run(&subject, &worker.view)),
     }
 }

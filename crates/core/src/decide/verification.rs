@@ -18,7 +18,7 @@ use crate::view::{Occupancy, Purpose};
 use crate::world::SeenWorker;
 
 /// The status of a node with regard to the verification gate.
-pub(super) enum Standing {
+pub(super) enum Status {
     /// Left alone: it was verified before the controller saw it, or someone else removed the taint.
     Untouched(LeftAlone),
     /// Never had the gate, and was never verified.
@@ -34,47 +34,47 @@ pub(super) enum Standing {
     Closed,
 }
 
-pub(super) fn standing(subject: &Subject<'_>) -> Standing {
+pub(super) fn status(subject: &Subject<'_>) -> Status {
     let verified = subject.state.filter(|state| state.phase == StatePhase::Verified);
     let same_boot = verified.is_some_and(|state| state.boot == subject.view.boot);
     match (subject.is_tainted(), subject.state.map(|state| state.phase)) {
-        (true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled() => Standing::TaintCameBack,
-        (true, _) => Standing::Closed,
+        (true, Some(StatePhase::Verified)) if same_boot && subject.is_labelled() => Status::TaintCameBack,
+        (true, _) => Status::Closed,
         (false, Some(StatePhase::Verified)) => match subject.cx.policy.on_reboot {
-            OnReboot::Close if !same_boot && is_closed_first(subject) => Standing::ToBeClosed,
+            OnReboot::Close if !same_boot && is_closed_first(subject) => Status::ToBeClosed,
             OnReboot::Verify | OnReboot::Close if !same_boot => on_probation(ProbationReason::Rebooted),
             _ if !subject.is_labelled() => on_probation(ProbationReason::LabelRemoved),
             _ if subject.entry.unsound => on_probation(ProbationReason::ChecksFailed),
             _ if verified.is_some_and(|state| state.inconclusive > 0) => {
                 on_probation(ProbationReason::NoVerdict)
             }
-            _ => Standing::Verified,
+            _ => Status::Verified,
         },
         (false, Some(StatePhase::Failed | StatePhase::Unverified)) => match subject.cx.mode {
             Mode::Controller if subject.state.is_some_and(|state| state.stays_open) => {
                 on_probation(ProbationReason::FailedOpen)
             }
-            Mode::Controller => Standing::Untouched(LeftAlone::TaintRemoved),
+            Mode::Controller => Status::Untouched(LeftAlone::TaintRemoved),
             Mode::DaemonSet => never_closed(ProbationReason::NoTaint),
         },
         (false, None) => match (subject.cx.mode, subject.is_labelled()) {
-            (Mode::Controller, true) => Standing::Untouched(LeftAlone::VerifiedBefore),
-            (Mode::Controller, false) => Standing::Ungated,
+            (Mode::Controller, true) => Status::Untouched(LeftAlone::VerifiedBefore),
+            (Mode::Controller, false) => Status::Ungated,
             (Mode::DaemonSet, true) if subject.entry.unsound => on_probation(ProbationReason::ChecksFailed),
-            (Mode::DaemonSet, true) => Standing::Verified,
+            (Mode::DaemonSet, true) => Status::Verified,
             (Mode::DaemonSet, false) => never_closed(ProbationReason::NeverGated),
         },
     }
 }
 
-fn on_probation(why: ProbationReason) -> Standing {
-    Standing::OnProbation(Probation { why, if_it_fails: IfItFails::Close })
+fn on_probation(why: ProbationReason) -> Status {
+    Status::OnProbation(Probation { why, if_it_fails: IfItFails::Close })
 }
 
 /// A node that failed is not closed here: somebody removed its taint for a reason, or it never had one and may be in
 /// use.
-fn never_closed(why: ProbationReason) -> Standing {
-    Standing::OnProbation(Probation { why, if_it_fails: IfItFails::StayOpen })
+fn never_closed(why: ProbationReason) -> Status {
+    Status::OnProbation(Probation { why, if_it_fails: IfItFails::StayOpen })
 }
 
 /// A rebooted node is closed before it is verified, unless it may not be closed or is being verified already.
@@ -94,16 +94,16 @@ pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
 
 /// Evaluates whether the checks have passed on a closed node as it is now.
 pub(super) fn evaluate<'a>(subject: &Subject<'a>) -> Evaluation<'a> {
-    evaluate_as(subject, &standing(subject))
+    evaluate_as(subject, &status(subject))
 }
 
-fn evaluate_as<'a>(subject: &Subject<'a>, standing: &Standing) -> Evaluation<'a> {
+fn evaluate_as<'a>(subject: &Subject<'a>, status: &Status) -> Evaluation<'a> {
     let is_current = |worker: &&SeenWorker| {
         !worker.view.leaving && subject.is_current(&worker.view.stamp, Purpose::Verify)
     };
-    match standing {
-        Standing::TaintCameBack => Evaluation::Met(Evidence::Recorded),
-        Standing::Closed => match subject.worker().filter(is_current) {
+    match status {
+        Status::TaintCameBack => Evaluation::Met(Evidence::Recorded),
+        Status::Closed => match subject.worker().filter(is_current) {
             Some(worker)
                 if matches!(progress(subject, worker), Progress::Over { verdict: Verdict::Pass, .. }) =>
             {
@@ -116,14 +116,14 @@ fn evaluate_as<'a>(subject: &Subject<'a>, standing: &Standing) -> Evaluation<'a>
 }
 
 pub(super) fn consider(subject: &Subject<'_>) -> Decision {
-    let standing = standing(subject);
-    match standing {
-        Standing::Untouched(why) => untouched(subject, why),
-        Standing::Ungated => ungated(subject),
-        Standing::Verified => verified(subject),
-        Standing::ToBeClosed => close_rebooted(subject),
-        Standing::OnProbation(probation) => Attempts { subject, probation: Some(probation) }.consider(),
-        Standing::TaintCameBack | Standing::Closed => match evaluate_as(subject, &standing) {
+    let status = status(subject);
+    match status {
+        Status::Untouched(why) => untouched(subject, why),
+        Status::Ungated => ungated(subject),
+        Status::Verified => verified(subject),
+        Status::ToBeClosed => close_rebooted(subject),
+        Status::OnProbation(probation) => Attempts { subject, probation: Some(probation) }.consider(),
+        Status::TaintCameBack | Status::Closed => match evaluate_as(subject, &status) {
             Evaluation::Met(evidence) => Attempts { subject, probation: None }.open(evidence),
             Evaluation::Unmet(_) | Evaluation::NotBefore(..) => {
                 Attempts { subject, probation: None }.consider()

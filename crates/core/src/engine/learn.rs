@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{Engine, NodeTask};
 use crate::decide::{History, Mode, survey};
-use crate::feed::{Feed, Kind};
+use crate::feed::{Feed, ObjectKind};
 use crate::grants::fleet::Noted;
 use crate::ids::NodeName;
 use crate::world::{Extent, Fact};
@@ -15,7 +15,7 @@ impl Engine {
         let now = self.not_back(now);
         let fact = match fact {
             Fact::Reread(reread) if self.mode == Mode::Controller && self.world.is_restored(&reread) => {
-                Fact::Restored(Feed::of(Kind::Nodes))
+                Fact::Restored(Feed::of(ObjectKind::Nodes))
             }
             fact => fact,
         };
@@ -73,7 +73,8 @@ impl Engine {
         let Some((feed, extent)) = fact.feed() else {
             // An answer to a read that predates a restore is outdated.
             let is_known = |kind| self.known.contains(&Feed::of(kind));
-            return !matches!(fact, Fact::Reread(_)) || is_known(Kind::Nodes) && is_known(Kind::Workers);
+            return !matches!(fact, Fact::Reread(_))
+                || is_known(ObjectKind::Nodes) && is_known(ObjectKind::Workers);
         };
         let is_known = self.known.contains(&feed);
         match extent {

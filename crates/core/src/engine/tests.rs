@@ -2,7 +2,7 @@ mod feeds;
 
 use super::*;
 use crate::action::{EventReason, EventText};
-use crate::feed::Kind;
+use crate::feed::ObjectKind;
 use crate::ids::Version;
 use crate::view::LedgerView;
 use crate::world::Fact;
@@ -95,7 +95,7 @@ fn a_deletion_whose_answer_was_lost_is_confirmed_once_although_the_lease_is_lost
     });
     let restored = confirmed_after(|engine| {
         engine.tasks.entry("n1".into()).or_default().lost(&order.action, noon());
-        engine.learn(Fact::Restored(Feed::of(Kind::Nodes)), noon());
+        engine.learn(Fact::Restored(Feed::of(ObjectKind::Nodes)), noon());
         engine.learn(Fact::Nodes(vec![node_named("n1", "u1", 1)], Version(1)), noon());
         engine.learn(Fact::Workers(Vec::new(), Version(1)), noon());
     });

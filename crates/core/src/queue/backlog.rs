@@ -20,7 +20,7 @@ const EVENT_TICKET: u64 = u64::MAX;
 
 /// A write that waits.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct QueuedWrite {
     pub order: Order,
     /// The start of its wait. An order that is taken back and given again keeps its place.
     pub since: Timestamp,
@@ -32,28 +32,28 @@ pub struct Waiting {
 /// All waiting writes.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    orders: BTreeMap<NodeName, Waiting>,
+    orders: BTreeMap<NodeName, QueuedWrite>,
     /// By the start of the wait; orders of the same time in the order in which they were decided.
     lanes: BTreeMap<Lane, Schedule<(Timestamp, u64), NodeName>>,
     /// By the time of the decision.
     ages: Schedule<Timestamp, NodeName>,
-    events: VecDeque<Waiting>,
-    deletions: VecDeque<Waiting>,
+    events: VecDeque<QueuedWrite>,
+    deletions: VecDeque<QueuedWrite>,
     /// Reports of deletions that the API server did not take, and when they are sent again.
-    resting: Vec<(Timestamp, Waiting)>,
+    resting: Vec<(Timestamp, QueuedWrite)>,
 }
 
 impl Backlog {
     /// Adds an order, and replaces the order that its node has. The rules give a second order for a node only if they
     /// no longer expect an answer to the first.
-    pub(super) fn take(&mut self, order: Order, before: Option<&Waiting>, now: Timestamp) {
+    pub(super) fn take(&mut self, order: Order, before: Option<&QueuedWrite>, now: Timestamp) {
         let same = before.filter(|before| is_same_work(&before.order.action, &order.action));
         let since = same.map_or(now, |before| before.since);
         let name = order.action.node().name.clone();
         drop(self.remove(&name));
         self.lanes.entry(Lane::of(&order.action)).or_default().set(&name, Some((since, order.ticket)));
         self.ages.set(&name, Some(now));
-        self.orders.insert(name, Waiting { order, since, decided: now, failing: None });
+        self.orders.insert(name, QueuedWrite { order, since, decided: now, failing: None });
     }
 
     pub(super) fn report(&mut self, event: Action, now: Timestamp) {
@@ -68,7 +68,7 @@ impl Backlog {
             | Lane::Event => &mut self.events,
         };
         let order = Order { ticket: EVENT_TICKET, action: event };
-        events.push_back(Waiting { order, since: now, decided: now, failing: None });
+        events.push_back(QueuedWrite { order, since: now, decided: now, failing: None });
     }
 
     pub(super) fn len(&self) -> usize {
@@ -87,7 +87,7 @@ impl Backlog {
     }
 
     /// Removes and returns the write of a lane that has waited longest.
-    pub(super) fn next(&mut self, lane: Lane) -> Option<Waiting> {
+    pub(super) fn next(&mut self, lane: Lane) -> Option<QueuedWrite> {
         match lane {
             Lane::Event => self.events.pop_front(),
             Lane::Deletion => self.deletions.pop_front(),
@@ -104,12 +104,12 @@ impl Backlog {
     }
 
     /// Removes and returns an order that must no longer be sent.
-    pub(super) fn next_late(&mut self, now: Timestamp) -> Option<Waiting> {
+    pub(super) fn next_late(&mut self, now: Timestamp) -> Option<QueuedWrite> {
         let name = self.ages.pop_until(&(now - LONGEST_QUEUE))?;
         self.remove(&name)
     }
 
-    pub(super) fn remove(&mut self, name: &NodeName) -> Option<Waiting> {
+    pub(super) fn remove(&mut self, name: &NodeName) -> Option<QueuedWrite> {
         let waiting = self.orders.remove(name)?;
         self.ages.set(name, None);
         if let Some(lane) = self.lanes.get_mut(&Lane::of(&waiting.order.action)) {
@@ -119,13 +119,13 @@ impl Backlog {
     }
 
     /// Removes and returns all orders.
-    pub(super) fn clear(&mut self) -> Vec<Waiting> {
+    pub(super) fn clear(&mut self) -> Vec<QueuedWrite> {
         self.lanes.clear();
         self.ages.clear();
         std::mem::take(&mut self.orders).into_values().collect()
     }
 
-    pub(super) fn rest(&mut self, report: Waiting, until: Timestamp) {
+    pub(super) fn rest(&mut self, report: QueuedWrite, until: Timestamp) {
         self.resting.push((until, report));
     }
 
@@ -150,7 +150,7 @@ impl Backlog {
 
     pub(super) fn drop_old_events(&mut self, now: Timestamp) -> usize {
         let before = self.events.len();
-        let is_old = |event: &mut Waiting| now.duration_since(event.since) >= EVENT_EXPIRES;
+        let is_old = |event: &mut QueuedWrite| now.duration_since(event.since) >= EVENT_EXPIRES;
         while self.events.pop_front_if(is_old).is_some() {}
         before - self.events.len()
     }

@@ -20,7 +20,7 @@ struct Orders {
 
 impl Orders {
     fn new() -> Self {
-        Self { queue: Queue::new(Slots::default()), next_ticket: 0, now: noon() }
+        Self { queue: Queue::new(Capacity::default()), next_ticket: 0, now: noon() }
     }
 
     fn give(&mut self, action: Action) {
@@ -32,7 +32,7 @@ impl Orders {
         }
     }
 
-    fn take(&mut self, action: Action, before: Option<&Waiting>) {
+    fn take(&mut self, action: Action, before: Option<&QueuedWrite>) {
         self.next_ticket += 1;
         self.queue.take(order(self.next_ticket, action), before, self.now);
     }
@@ -165,7 +165,7 @@ fn when_all_orders_are_taken_back_and_events_are_dropped_only_reports_of_deletio
 #[test]
 fn a_single_slot_serves_gates_and_due_conditions() {
     let mut orders = Orders::new();
-    orders.queue = Queue::new(Slots { main: 1, spare: 1 });
+    orders.queue = Queue::new(Capacity { main: 1, spare: 1 });
     orders.flood();
     assert_eq!(orders.count(), [1, 0, 0, 0, 0, 0]);
     orders.now += Lane::Verified.yields_for();
@@ -318,7 +318,9 @@ impl Rush {
             }
             Lane::Removal => self.removed += 1,
             Lane::Event => self.events += 1,
-            Lane::Deletion | Lane::Step | Lane::Unverified | Lane::Waiting => unreachable!("there are none"),
+            Lane::Deletion | Lane::Step | Lane::Unverified | Lane::Waiting => {
+                unreachable!("there are none")
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Facts that the engine can learn about the cluster.
 
-use crate::feed::{Feed, Kind};
+use crate::feed::{Feed, ObjectKind};
 use crate::ids::{NodeName, NodeRef, Uid, Version, WorkerRef};
 use crate::view::{InitPodView, LedgerView, NodeView, Occupancy, PoolView, WorkerView};
 
@@ -59,13 +59,13 @@ impl Fact {
     pub(crate) fn feed(&self) -> Option<(Feed, Extent)> {
         let of = |kind, extent| Some((Feed::of(kind), extent));
         match self {
-            Self::Node(..) | Self::NodeGone(..) => of(Kind::Nodes, Extent::One),
-            Self::Nodes(..) => of(Kind::Nodes, Extent::All),
-            Self::Worker(..) | Self::WorkerGone(..) => of(Kind::Workers, Extent::One),
-            Self::Workers(..) => of(Kind::Workers, Extent::All),
+            Self::Node(..) | Self::NodeGone(..) => of(ObjectKind::Nodes, Extent::One),
+            Self::Nodes(..) => of(ObjectKind::Nodes, Extent::All),
+            Self::Worker(..) | Self::WorkerGone(..) => of(ObjectKind::Workers, Extent::One),
+            Self::Workers(..) => of(ObjectKind::Workers, Extent::All),
             Self::InitPod(_, feed) | Self::InitPodGone(.., feed) => Some((feed.clone(), Extent::One)),
             Self::InitPods(.., feed) => Some((feed.clone(), Extent::All)),
-            Self::Pools(_) => of(Kind::Pools, Extent::All),
+            Self::Pools(_) => of(ObjectKind::Pools, Extent::All),
             Self::Restored(feed) => Some((feed.clone(), Extent::Nothing)),
             Self::Ledger(_) | Self::Occupancy(..) | Self::Reread(_) | Self::Unsound(_) | Self::Sound(_) => {
                 None

@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::{Sight, Source, World, is_news, is_news_in_list};
-use crate::feed::{Feed, Kind};
+use crate::feed::{Feed, ObjectKind};
 use crate::ids::{NodeName, NodeRef, Version};
 use crate::names;
 use crate::state::NodeState;
 use crate::view::NodeView;
 
-const FEED: Feed = Feed::of(Kind::Nodes);
+const FEED: Feed = Feed::of(ObjectKind::Nodes);
 
 impl World {
     pub(super) fn node(&mut self, view: NodeView, source: Source, now: Timestamp) {
         let version = view.version;
         if is_news(self.node_version(&view.id.name), version, self.latest.of(&FEED)) {
-            self.set_node(view, Sight::Told, now);
+            self.set_node(view, Sight::Watched, now);
         }
         if source == Source::Watch {
             self.latest.advance(&FEED, version);

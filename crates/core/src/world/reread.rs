@@ -4,13 +4,14 @@ use jiff::Timestamp;
 
 use super::{Reread, Sight, World, is_news_in_list};
 use crate::action::worker_name;
-use crate::feed::{Feed, Kind};
+use crate::feed::{Feed, ObjectKind};
 use crate::ids::NodeRef;
 
 impl World {
     /// Records that a node is about to be read from the API server itself.
     pub(crate) fn asks_for(&mut self, node: &NodeRef) {
-        let latest = (self.latest.of(&Feed::of(Kind::Nodes)), self.latest.of(&Feed::of(Kind::Workers)));
+        let latest =
+            (self.latest.of(&Feed::of(ObjectKind::Nodes)), self.latest.of(&Feed::of(ObjectKind::Workers)));
         if let Some(entry) = self.entries.get_mut(&node.name) {
             // The node may be requested again before the first answer arrives.
             entry.asked_at.get_or_insert(latest);
@@ -29,7 +30,7 @@ impl World {
         let Reread { node, view, node_version, worker, worker_version } = reread;
         self.touched.insert(node.name.clone());
         let known = self.node_version(&node.name);
-        let floor = self.latest.floor(&Feed::of(Kind::Nodes), node_version);
+        let floor = self.latest.floor(&Feed::of(ObjectKind::Nodes), node_version);
         match view {
             Some(view) if is_news_in_list(known, view.version, node_version, floor) => {
                 self.set_node(view, Sight::Read, now);
@@ -39,7 +40,7 @@ impl World {
         }
         let name = worker_name(&node.uid);
         let known = self.worker_version(&node.name, &name);
-        let floor = self.latest.floor(&Feed::of(Kind::Workers), worker_version);
+        let floor = self.latest.floor(&Feed::of(ObjectKind::Workers), worker_version);
         match worker {
             Some(worker) if is_news_in_list(known, worker.version, worker_version, floor) => {
                 self.set_worker(worker, now);

@@ -3,7 +3,7 @@ mod init_pods;
 
 use super::*;
 use crate::action::worker_name;
-use crate::feed::Kind;
+use crate::feed::ObjectKind;
 use crate::ids::WorkerRef;
 use crate::texts::Texts;
 use crate::view::{ClaimRef, Ending, InitPodView, LedgerEntry, Purpose, Stage};
@@ -184,7 +184,7 @@ fn a_list_that_is_not_older_than_the_watch_shows_what_the_watch_has_lost() {
 }
 
 #[test]
-fn what_is_told_twice_is_no_news() {
+fn what_is_reported_twice_is_no_news() {
     let mut world =
         knowing(vec![watched(node("a", 5)), watched_worker(worker("w", 5)), seen_pod(pod("p", 5))]);
     for fact in [
@@ -260,7 +260,7 @@ fn the_end_of_an_object_may_have_the_version_in_which_it_was_seen_last() {
 }
 
 #[test]
-fn an_answer_to_a_write_says_nothing_about_what_the_watch_has_told() {
+fn an_answer_to_a_write_says_nothing_about_what_the_watch_has_shown() {
     let mut world = knowing(vec![
         Fact::Node(node_named("n2", "b", 10), Source::Answer),
         Fact::Worker(WorkerView { version: Version(10), ..other_worker() }, Source::Answer),
@@ -281,7 +281,7 @@ fn an_answer_that_a_worker_is_gone_is_believed_and_says_nothing_else() {
 }
 
 #[test]
-fn the_watch_has_told_everything_up_to_what_it_tells() {
+fn the_watch_has_shown_everything_up_to_what_it_shows() {
     let mut world = knowing(vec![
         watched(node_named("n2", "b", 10)),
         watched_worker(WorkerView { version: Version(10), ..other_worker() }),
@@ -370,7 +370,7 @@ fn a_worker_that_another_one_took_the_place_of_has_vanished() {
 }
 
 #[test]
-fn the_time_of_a_worker_begins_anew_with_each_stage_and_each_pod() {
+fn the_time_of_a_worker_begins_again_with_each_stage_and_each_pod() {
     let mut world = knowing(vec![watched_worker(worker("w", 5))]);
     let since = |world: &World| world.entry(&"n1".into()).unwrap().workers.values().next().unwrap().since;
     world.learn(watched_worker(worker("w", 6)), at(2));

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 
 use super::{SeenWorker, Source, WorkerCounts, World, is_news, is_news_in_list};
 use crate::action::worker_name;
-use crate::feed::{Feed, Kind};
+use crate::feed::{Feed, ObjectKind};
 use crate::ids::{NodeName, NodeRef, Version, WorkerRef};
 use crate::view::{Ending, Stage, WorkerView};
 
-const FEED: Feed = Feed::of(Kind::Workers);
+const FEED: Feed = Feed::of(ObjectKind::Workers);
 
 impl World {
     pub(super) fn worker(&mut self, view: WorkerView, source: Source, now: Timestamp) {

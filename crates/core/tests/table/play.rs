@@ -211,7 +211,7 @@ impl Stage {
         let told = std::mem::take(&mut self.told);
         self.given.extend(plan.orders.iter().cloned());
         let Some(expect) = &scene.expect else { return Vec::new() };
-        let mut compare = Comparison { scene, step, wrong: Vec::new() };
+        let mut compare = Differences { scene, step, wrong: Vec::new() };
         let texts = |actions: &mut dyn Iterator<Item = &Action>| -> Vec<String> {
             actions.map(|action| without_day(&action.to_string())).collect()
         };
@@ -229,7 +229,7 @@ impl Stage {
         compare.wrong
     }
 
-    fn check_standing(&self, expect: &Expect, plan: &Plan, compare: &mut Comparison<'_>) {
+    fn check_standing(&self, expect: &Expect, plan: &Plan, compare: &mut Differences<'_>) {
         let standing = |node: &str| {
             self.engine
                 .explanations()
@@ -324,13 +324,13 @@ fn without_requires(text: &str) -> String {
     without(&without(text, ",policy:"), ",requires:")
 }
 
-struct Comparison<'a> {
+struct Differences<'a> {
     scene: &'a Scene,
     step: usize,
     wrong: Vec<String>,
 }
 
-impl Comparison<'_> {
+impl Differences<'_> {
     fn texts(&mut self, what: &str, expected: &str, got: &str) {
         self.lists(what, &[expected.to_owned()], &[got.to_owned()]);
     }

@@ -127,7 +127,7 @@ async fn every_action_is_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_of_it_is_told_in_the_words_of_the_rules() {
+async fn what_came_of_it_is_reported_in_the_words_of_the_rules() {
     let status = |code: u16| json!({ "kind": "Status", "code": code, "message": "m", "reason": "r" });
     for (action, ..) in actions() {
         for (code, expected) in [
@@ -168,7 +168,7 @@ async fn an_object_that_is_not_allowed_is_a_refusal_and_a_failed_test_is_not() {
 }
 
 #[tokio::test]
-async fn who_refused_a_worker_is_told() {
+async fn who_refused_a_worker_is_reported() {
     let start = Action::StartWorker { stamp: stamp() };
     let refusals = [
         (
@@ -308,7 +308,7 @@ async fn nothing_is_sent_after_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_missing_namespace_is_told_to_a_person() {
+async fn a_missing_namespace_is_reported() {
     let (start, ..) = actions().swap_remove(0);
     let missing = json!({
         "kind": "Status", "code": 404, "reason": "NotFound", "message": "namespaces \"x\" not found",
@@ -319,7 +319,7 @@ async fn a_missing_namespace_is_told_to_a_person() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_was_deleted_is_made_anew() {
+async fn a_ledger_that_was_deleted_is_made_again() {
     let reserve = Action::ReserveDeletion { node: node(), version: Version(3), entries: Vec::new() };
     let gone = json!({ "kind": "Status", "code": 404, "reason": "NotFound" });
     let (done, server) =

@@ -199,7 +199,7 @@ async fn a_pod_that_is_not_ready_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_seen_is_told_even_if_there_is_little_time() {
+async fn what_was_seen_is_reported_even_if_little_time_is_left() {
     let pods = vec![pod("c-1", "False", &Value::Null)];
     let server = Cluster { pods, renews: false, ..Cluster::default() }.serve();
     let mut doctor = doctor(&server, installation());
@@ -306,7 +306,7 @@ async fn a_worker_that_takes_too_long_is_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_is_removed_when_we_are_told_to_stop() {
+async fn a_worker_is_removed_when_the_trial_is_stopped() {
     let server = Cluster { worker: Some(waiting()), ..Cluster::default() }.serve();
     let stop = tokio::time::sleep(Duration::from_secs(5));
     let found = doctor(&server, installation()).take(Step::Worker, stop).await;
@@ -318,7 +318,7 @@ async fn a_worker_is_removed_when_we_are_told_to_stop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_not_let_in_is_told() {
+async fn a_worker_that_is_not_let_in_is_reported() {
     let (found, received) = Cluster { worker: None, ..Cluster::default() }.find(Step::Worker).await;
     assert_eq!(found.detail, "it cannot be made: no such thing (403)");
     assert_clean(&received);

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::Leadership;
 use super::calls::LeaseCalls;
 use super::error::{Cause, LeaseError};
-use super::record::{Candidate, Change, Standing, View, released};
+use super::record::{Candidate, Change, Role, View, released};
 use super::watch::{Heard, LeaseWatch};
 use crate::calls::Verb;
 
@@ -225,8 +225,8 @@ impl Elector {
         let leads = self.leadership.borrow().may_write_at(now);
         match found {
             Some(lease) => self.view.see(lease, now),
-            None if leads => self.view.miss(&self.me, Standing::Leading, now),
-            None => self.view.miss(&self.me, Standing::By, now),
+            None if leads => self.view.miss(&self.me, Role::Leader, now),
+            None => self.view.miss(&self.me, Role::Standby, now),
         }
     }
 

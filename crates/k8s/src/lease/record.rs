@@ -40,12 +40,12 @@ pub(super) enum Change {
 
 /// The role of this process while it reads the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Role {
     /// The leader: no other process can have held the lease since this one renewed it.
-    Leading,
+    Leader,
     /// A standby: another process may have held the lease since this one last read it, may have renewed it just before
     /// it was deleted, and may not know yet that it is gone.
-    By,
+    Standby,
 }
 
 impl View {
@@ -62,11 +62,11 @@ impl View {
     }
 
     /// Records that there is no lease.
-    pub(super) fn miss(&mut self, me: &Candidate, standing: Standing, now: Instant) -> Change {
-        let wait = match (&*self, standing) {
+    pub(super) fn miss(&mut self, me: &Candidate, role: Role, now: Instant) -> Change {
+        let wait = match (&*self, role) {
             (Self::Absent { .. }, _) => return Change::Same,
-            (Self::Unknown, _) | (Self::Present { .. }, Standing::Leading) => Duration::ZERO,
-            (Self::Present { lease, .. }, Standing::By) => {
+            (Self::Unknown, _) | (Self::Present { .. }, Role::Leader) => Duration::ZERO,
+            (Self::Present { lease, .. }, Role::Standby) => {
                 term(lease).unwrap_or_default().max(me.settings.lease_duration())
             }
         };

@@ -262,7 +262,7 @@ async fn a_taint_that_is_put_back_is_taken_off_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_that_is_put_back_for_ever_is_told_with_what_to_do() {
+async fn a_taint_that_is_put_back_indefinitely_is_reported_with_what_to_do() {
     let began = Instant::now();
     let rounds = (0..300).flat_map(|_| [list(json!([node("n1", json!([gate()]))])), done()]);
     let (summary, steps, _) = open(rounds).await;
@@ -277,7 +277,7 @@ async fn a_taint_that_is_put_back_for_ever_is_told_with_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_joins_when_no_time_is_left_is_told_too() {
+async fn a_node_that_joins_when_no_time_is_left_is_reported_too() {
     let last = LIMIT.as_secs() - ROUND.as_secs();
     let rounds = (0..300).flat_map(|round| {
         let names = if round <= last { &["n1"][..] } else { &["n1", "n2"] };
@@ -285,10 +285,10 @@ async fn a_node_that_joins_when_no_time_is_left_is_told_too() {
         [list(json!(nodes)), done()]
     });
     let (summary, ..) = open(rounds).await;
-    let told: Vec<_> = summary.unwrap().closed.into_iter().map(|node| (node.node, node.why)).collect();
+    let closed: Vec<_> = summary.unwrap().closed.into_iter().map(|node| (node.node, node.why)).collect();
     let expected =
         [("n1", "the taint is put back again and again"), ("n2", "it joined when no time was left")];
-    assert_eq!(told, expected.map(|(node, why)| (node.into(), why.to_owned())));
+    assert_eq!(closed, expected.map(|(node, why)| (node.into(), why.to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -338,7 +338,7 @@ async fn workers_are_removed_and_look_alikes_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_that_passes_is_waited_out_and_a_refusal_is_told_at_once() {
+async fn trouble_that_passes_is_waited_out_and_a_refusal_is_reported_at_once() {
     let (summary, ..) = run([Answer::Silence, refused(503), none(), none(), none()]).await;
     assert_eq!(summary.unwrap(), Summary::default());
     let (summary, _, server) = run([refused(403)]).await;

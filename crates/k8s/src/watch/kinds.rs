@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use knr_core::feed::{Feed, Kind};
+use knr_core::feed::{Feed, ObjectKind};
 use knr_core::ids::Version;
 use knr_core::names;
 use knr_core::view::{InitPodView, NodeView, PoolView, WorkerView};
@@ -19,7 +19,7 @@ use crate::observe::{Meta, SlimInitPod, SlimNode, SlimPool, SlimWorker};
 /// Returns the beginning of a query for a feed.
 pub(super) fn query(feed: &Feed) -> String {
     let selector = match (feed.kind(), feed.selector()) {
-        (Kind::Workers, _) => {
+        (ObjectKind::Workers, _) => {
             Some(names::WORKER_LABELS.map(|(key, value)| format!("{key}={value}")).join(","))
         }
         (_, selector) => selector.map(ToString::to_string),
@@ -203,8 +203,8 @@ mod tests {
                 ("other", "labelSelector=x%3Dy&".to_owned())
             ]
         );
-        assert_eq!(query(&Feed::of(Kind::Nodes)), "");
-        assert!(query(&Feed::of(Kind::Workers)).starts_with("labelSelector="));
+        assert_eq!(query(&Feed::of(ObjectKind::Nodes)), "");
+        assert!(query(&Feed::of(ObjectKind::Workers)).starts_with("labelSelector="));
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
             Some(Fact::Pools(pools)) => pools.len(),
             other => panic!("{other:?}"),
         };
-        let mut memory = Memory::of(&Feed::of(Kind::Pools));
+        let mut memory = Memory::of(&Feed::of(ObjectKind::Pools));
         assert_eq!(count(Some(SlimPool::all(vec![pool("a").into()], Version(1), &mut memory))), 1);
         assert_eq!(count(pool("b").changed(&mut memory)), 2);
         assert_eq!(count(pool("b").changed(&mut memory)), 2);

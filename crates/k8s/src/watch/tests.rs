@@ -83,7 +83,7 @@ async fn a_list_is_streamed_and_its_changes_follow() {
         event("MODIFIED", node("b", 8)),
         event("DELETED", node("a", 9)),
     ];
-    let mut followed = follow(Feed::of(Kind::Nodes), vec![Answer::LinesThenSilence(lines)]);
+    let mut followed = follow(Feed::of(ObjectKind::Nodes), vec![Answer::LinesThenSilence(lines)]);
     assert_eq!(followed.next().await, "all a b at 7");
     assert_eq!(followed.next().await, "b at 8");
     assert_eq!(followed.next().await, "a gone at 9");
@@ -94,7 +94,7 @@ async fn a_list_is_streamed_and_its_changes_follow() {
 async fn a_server_that_does_not_stream_lists_is_asked_for_pages() {
     let page = |name: &str, next: &str| json!({ "metadata": { "resourceVersion": "7", "continue": next }, "items": [node(name, 3)] });
     let mut followed = follow(
-        Feed::of(Kind::Nodes),
+        Feed::of(ObjectKind::Nodes),
         vec![
             Answer::Json(422, status(422)),
             Answer::Json(200, page("a", "more")),
@@ -113,7 +113,7 @@ async fn a_server_that_does_not_stream_lists_is_asked_for_pages() {
 async fn a_watch_goes_on_from_the_last_version_it_has_heard_of() {
     for (line, version) in [(event("MODIFIED", node("a", 8)), 8), (bookmark(9, false), 9)] {
         let mut followed = follow(
-            Feed::of(Kind::Nodes),
+            Feed::of(ObjectKind::Nodes),
             vec![
                 Answer::Lines(vec![bookmark(7, true), line]),
                 Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 20))]),
@@ -126,9 +126,9 @@ async fn a_watch_goes_on_from_the_last_version_it_has_heard_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_ends_before_all_was_told_begins_again() {
+async fn a_connection_that_ends_before_everything_is_listed_begins_again() {
     let mut followed = follow(
-        Feed::of(Kind::Nodes),
+        Feed::of(ObjectKind::Nodes),
         vec![
             Answer::Lines(vec![event("ADDED", node("a", 3)), bookmark(5, false)]),
             Answer::LinesThenSilence(vec![event("ADDED", node("b", 4)), bookmark(7, true)]),
@@ -138,22 +138,22 @@ async fn a_connection_that_ends_before_all_was_told_begins_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_before_all_was_told_does_not_come_back() {
+async fn what_is_deleted_before_everything_is_listed_does_not_come_back() {
     let lines =
         vec![event("ADDED", node("a", 3)), event("ADDED", node("b", 4)), event("DELETED", node("a", 5))];
     let ends = follow(
-        Feed::of(Kind::Nodes),
+        Feed::of(ObjectKind::Nodes),
         vec![Answer::Lines(lines.clone()), Answer::LinesThenSilence(vec![bookmark(7, true)])],
     );
     let whole = lines.into_iter().chain([bookmark(7, true)]).collect();
-    let stays = follow(Feed::of(Kind::Nodes), vec![Answer::LinesThenSilence(whole)]);
-    for (mut followed, told) in [(ends, "all  at 7"), (stays, "all b at 7")] {
-        assert_eq!(followed.next().await, told);
+    let stays = follow(Feed::of(ObjectKind::Nodes), vec![Answer::LinesThenSilence(whole)]);
+    for (mut followed, expected) in [(ends, "all  at 7"), (stays, "all b at 7")] {
+        assert_eq!(followed.next().await, expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn init_pods_are_told_with_the_feed_that_shows_them() {
+async fn init_pods_are_reported_with_the_feed_that_shows_them() {
     let feed = Feed::init_pods("one", &"x=y".parse().unwrap());
     let pod = |version: &str| {
         let metadata = json!({ "name": "p", "namespace": "one", "uid": "u", "resourceVersion": version,
@@ -167,8 +167,8 @@ async fn init_pods_are_told_with_the_feed_that_shows_them() {
         event("DELETED", pod("9")),
     ];
     let mut followed = follow(feed, vec![Answer::LinesThenSilence(lines)]);
-    for told in ["1 pods at 7", "p at 8", "u gone at 9"] {
-        assert_eq!(followed.next().await, format!("{told} by init-pods (x=y in one)"));
+    for expected in ["1 pods at 7", "p at 8", "u gone at 9"] {
+        assert_eq!(followed.next().await, format!("{expected} by init-pods (x=y in one)"));
     }
     let line = &followed.server.lines()[0];
     assert!(line.contains("/namespaces/one/pods?") && line.contains("labelSelector=x%3Dy&"), "{line}");
@@ -178,21 +178,21 @@ async fn init_pods_are_told_with_the_feed_that_shows_them() {
 async fn whoever_ends_every_connection_at_once_is_not_asked_without_a_pause() {
     let mut answers: Vec<Answer> = (0..8).map(|_| Answer::Lines(vec![bookmark(7, true)])).collect();
     answers.push(Answer::LinesThenSilence(vec![event("MODIFIED", node("a", 8))]));
-    let mut followed = follow(Feed::of(Kind::Nodes), answers);
+    let mut followed = follow(Feed::of(ObjectKind::Nodes), answers);
     let began = Instant::now();
     while followed.next().await != "a at 8" {}
     assert!(began.elapsed() > Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_has_forgotten_is_told_anew() {
+async fn what_the_server_has_forgotten_is_reported_again() {
     let again = || Answer::LinesThenSilence(vec![event("ADDED", node("b", 30)), bookmark(31, true)]);
     let forgotten: [(Vec<Answer>, &str); 2] = [
         (vec![Answer::Lines(vec![bookmark(7, true), event("ERROR", status(410))]), again()], "an event"),
         (vec![Answer::Lines(vec![bookmark(7, true)]), Answer::Json(410, status(410)), again()], "an answer"),
     ];
     for (answers, how) in forgotten {
-        let mut followed = follow(Feed::of(Kind::Nodes), answers);
+        let mut followed = follow(Feed::of(ObjectKind::Nodes), answers);
         assert_eq!(followed.next().await, "all  at 7", "{how}");
         assert_eq!(followed.next().await, "all b at 31", "{how}");
     }
@@ -201,7 +201,7 @@ async fn what_the_server_has_forgotten_is_told_anew() {
 #[tokio::test(start_paused = true)]
 async fn after_silence_everything_is_listed_again() {
     let mut followed = follow(
-        Feed::of(Kind::Nodes),
+        Feed::of(ObjectKind::Nodes),
         vec![
             Answer::LinesThenSilence(vec![bookmark(7, true)]),
             Answer::LinesThenSilence(vec![event("ADDED", node("a", 6)), bookmark(7, true)]),
@@ -218,14 +218,14 @@ async fn listed_after(end: Vec<Answer>, version: u32) -> Vec<String> {
     let began = Answer::Lines(vec![bookmark(7, true), event("MODIFIED", node("a", 8)), bookmark(9, false)]);
     let list = Answer::LinesThenSilence(vec![event("ADDED", node("a", 3)), bookmark(version, true)]);
     let answers = std::iter::once(began).chain(end).chain([list]).collect();
-    let mut followed = follow(Feed::of(Kind::Nodes), answers);
-    let mut told = vec![followed.next().await, followed.next().await];
-    assert_eq!(told, ["all  at 7", "a at 8"]);
-    told.clear();
-    while !told.last().is_some_and(|told| told.starts_with("all")) {
-        told.push(followed.next().await);
+    let mut followed = follow(Feed::of(ObjectKind::Nodes), answers);
+    let mut events = vec![followed.next().await, followed.next().await];
+    assert_eq!(events, ["all  at 7", "a at 8"]);
+    events.clear();
+    while !events.last().is_some_and(|events| events.starts_with("all")) {
+        events.push(followed.next().await);
     }
-    told
+    events
 }
 
 /// Returns the ways in which a server can handle a watch from a future version.
@@ -254,7 +254,7 @@ async fn a_list_below_what_was_heard_means_that_the_store_was_restored() {
 async fn pages_below_what_was_heard_mean_that_the_store_was_restored() {
     let page = |version: &str| json!({ "metadata": { "resourceVersion": version }, "items": [] });
     let mut followed = follow(
-        Feed::of(Kind::Nodes),
+        Feed::of(ObjectKind::Nodes),
         vec![
             Answer::Json(422, status(422)),
             Answer::Json(200, page("7")),
@@ -264,8 +264,8 @@ async fn pages_below_what_was_heard_mean_that_the_store_was_restored() {
             Answer::Json(200, page("6")),
         ],
     );
-    for told in ["all  at 7", "nodes restored", "all  at 5", "all  at 6"] {
-        assert_eq!(followed.next().await, told);
+    for expected in ["all  at 7", "nodes restored", "all  at 5", "all  at 6"] {
+        assert_eq!(followed.next().await, expected);
     }
 }
 
@@ -273,7 +273,7 @@ async fn pages_below_what_was_heard_mean_that_the_store_was_restored() {
 async fn an_object_that_cannot_be_read_is_left_out() {
     let broken = event("MODIFIED", json!({ "metadata": { "name": 7 } }));
     let lines = vec![bookmark(7, true), broken, event("MODIFIED", node("a", 9))];
-    let mut followed = follow(Feed::of(Kind::Nodes), vec![Answer::LinesThenSilence(lines)]);
+    let mut followed = follow(Feed::of(ObjectKind::Nodes), vec![Answer::LinesThenSilence(lines)]);
     assert_eq!(followed.next().await, "all  at 7");
     assert_eq!(followed.next().await, "a at 9");
     assert_eq!(followed.server.lines().len(), 1);
@@ -283,15 +283,15 @@ async fn an_object_that_cannot_be_read_is_left_out() {
 async fn trouble_is_followed_by_a_pause_and_another_try() {
     let mut answers: Vec<Answer> = (0..5).map(|_| Answer::Json(500, status(500))).collect();
     answers.push(Answer::LinesThenSilence(vec![bookmark(7, true)]));
-    let mut followed = follow(Feed::of(Kind::Nodes), answers);
+    let mut followed = follow(Feed::of(ObjectKind::Nodes), answers);
     assert_eq!(followed.next().await, "all  at 7");
     assert_eq!(followed.log.0.lock().unwrap().len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_told_anew_on_request() {
+async fn everything_is_reported_again_on_request() {
     let mut followed = follow(
-        Feed::of(Kind::Nodes),
+        Feed::of(ObjectKind::Nodes),
         vec![
             Answer::LinesThenSilence(vec![bookmark(7, true)]),
             Answer::LinesThenSilence(vec![event("ADDED", node("b", 8)), bookmark(9, true)]),
@@ -305,7 +305,7 @@ async fn everything_is_told_anew_on_request() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_without_karpenter_has_no_pools_until_it_has() {
     let mut followed = follow(
-        Feed::of(Kind::Pools),
+        Feed::of(ObjectKind::Pools),
         vec![
             Answer::Json(404, status(404)),
             Answer::LinesThenSilence(vec![event("ADDED", node("p", 8)), bookmark(9, true)]),

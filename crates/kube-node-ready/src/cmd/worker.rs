@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_is_told() {
+    fn bad_input_is_reported() {
         let said = |overrides| format!("{:#}", read(None, &overrides).unwrap_err());
         let bad = said(with(&[(names::CHECKS_VARIABLE, "{")]));
         assert!(bad.starts_with("KUBE_NODE_READY_CHECKS is wrong: EOF"), "{bad}");

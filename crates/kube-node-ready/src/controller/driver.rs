@@ -10,7 +10,7 @@ use knr_core::action::Action;
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Outcome, Plan};
 use knr_core::ids::NodeName;
-use knr_core::queue::Waiting;
+use knr_core::queue::QueuedWrite;
 use knr_core::world::Fact;
 use knr_k8s::lease::Leadership;
 use knr_web::{Health, Leader, Metrics, Vital, WorkerCounts};
@@ -131,7 +131,7 @@ impl Driver {
                     self.event_not_taken(sent, now);
                 }
             }
-            Ended::Unsent(Waiting { order, since, .. }) => {
+            Ended::Unsent(QueuedWrite { order, since, .. }) => {
                 self.writers.queue.answered(&order.action, now);
                 if let Action::SendEvent { .. } = order.action {
                     self.report(order.action, since);
@@ -154,7 +154,7 @@ impl Driver {
     }
 
     /// Nothing else shows for long that a node was deleted, so its event is sent again. Any other event is given up.
-    fn event_not_taken(&mut self, event: Waiting, now: Timestamp) {
+    fn event_not_taken(&mut self, event: QueuedWrite, now: Timestamp) {
         let reports_deletion = event.order.action.reports_deletion();
         if !reports_deletion || !self.writers.queue.send_again(event, now) {
             self.recorder.dropped_events(1);
@@ -212,7 +212,7 @@ impl Driver {
     }
 
     /// Takes back unsent orders whose node has changed since or can get a slot for its worker, and those that are too old.
-    fn take_back(&mut self, now: Timestamp) -> BTreeMap<NodeName, Waiting> {
+    fn take_back(&mut self, now: Timestamp) -> BTreeMap<NodeName, QueuedWrite> {
         let queue = &mut self.writers.queue;
         let mut orders = queue.take_back_late(now);
         self.recorder.late_orders(orders.len());

@@ -10,7 +10,7 @@ use knr_core::engine::{Order, Outcome, Plan};
 use knr_core::explain::{Explanation, Phase, Trouble};
 use knr_core::ids::NodeName;
 use knr_core::names;
-use knr_core::queue::Waiting;
+use knr_core::queue::QueuedWrite;
 use knr_k8s::act::{action_name, outcome_name};
 use knr_web::{Leader, Metrics};
 use tokio::time::Instant;
@@ -89,7 +89,7 @@ impl Recorder {
 
     /// Records the answer to an order.
     pub(super) fn answer(&mut self, answer: &Answer, label: &Label) {
-        let Answer { sent: Waiting { order: Order { action, .. }, .. }, outcome, took } = answer;
+        let Answer { sent: QueuedWrite { order: Order { action, .. }, .. }, outcome, took } = answer;
         self.metrics.write(action_name(action), outcome_name(outcome), *took);
         let worker = self.nodes.get(&action.node().name).and_then(|seen| seen.worker);
         let worker_took = worker.map(|made| made.elapsed());

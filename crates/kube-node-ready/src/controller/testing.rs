@@ -4,15 +4,15 @@ use jiff::Timestamp;
 use knr_core::action::{Action, EventReason, EventText};
 use knr_core::engine::Order;
 use knr_core::ids::{NodeRef, Version};
-use knr_core::queue::Waiting;
+use knr_core::queue::QueuedWrite;
 
 pub(super) fn node(name: &str) -> NodeRef {
     NodeRef { name: name.into(), uid: format!("uid-of-{name}").as_str().into() }
 }
 
-pub(super) fn sent(action: Action) -> Waiting {
+pub(super) fn sent(action: Action) -> QueuedWrite {
     let now = Timestamp::UNIX_EPOCH;
-    Waiting { order: order(1, action), since: now, decided: now, failing: None }
+    QueuedWrite { order: order(1, action), since: now, decided: now, failing: None }
 }
 
 pub(super) fn order(ticket: u64, action: Action) -> Order {

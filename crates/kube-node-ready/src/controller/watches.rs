@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use knr_core::feed::{Feed, Kind};
+use knr_core::feed::{Feed, ObjectKind};
 use knr_core::world::Fact;
 use knr_k8s::api::Api;
 use knr_k8s::watch::{Pulse, Watch};
@@ -27,7 +27,7 @@ pub(super) struct Watches {
     health: Health,
     metrics: Arc<Metrics>,
     watched: BTreeMap<Feed, Watched>,
-    rounds: BTreeMap<Kind, Arc<Round>>,
+    rounds: BTreeMap<ObjectKind, Arc<Round>>,
     listed: Instant,
 }
 
@@ -166,7 +166,7 @@ impl Watches {
         if self.listed.elapsed() >= FULL_LIST {
             self.relist();
         } else if live_workers > 0
-            && let Some(workers) = self.watched.get(&Feed::of(Kind::Workers))
+            && let Some(workers) = self.watched.get(&Feed::of(ObjectKind::Workers))
         {
             workers.relist.notify_one();
         }

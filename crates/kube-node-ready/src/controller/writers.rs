@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use knr_core::engine::Outcome;
 use knr_core::policy::Policies;
-use knr_core::queue::{Queue, Slots, Waiting};
+use knr_core::queue::{Capacity, Queue, QueuedWrite};
 use knr_k8s::act::Actor;
 use knr_k8s::lease::Leadership;
 use tokio::sync::mpsc;
@@ -17,7 +17,7 @@ use crate::journal;
 /// The outcome of a write that was sent.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) sent: Waiting,
+    pub(super) sent: QueuedWrite,
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
 }
@@ -27,7 +27,7 @@ pub(super) struct Answer {
 pub(super) enum Ended {
     Answered(Answer),
     /// It was not sent, because the lease had expired by then.
-    Unsent(Waiting),
+    Unsent(QueuedWrite),
 }
 
 /// Sends the queued writes.
@@ -42,7 +42,7 @@ impl Writers {
     /// Starts with an empty queue. Every write that was sent comes back through the returned channel.
     pub(super) fn new(actor: Actor, clock: Clock) -> (Self, mpsc::UnboundedReceiver<Ended>) {
         let (ended, received) = mpsc::unbounded_channel();
-        (Self { actor, clock, ended, queue: Queue::new(Slots::default()) }, received)
+        (Self { actor, clock, ended, queue: Queue::new(Capacity::default()) }, received)
     }
 
     /// Sends as many writes as may be in flight at once. Without leadership all of them wait, until they are too old.
@@ -56,7 +56,7 @@ impl Writers {
         }
     }
 
-    fn send(&self, next: Waiting, until: Instant, policies: &Arc<Policies>, timeout: Duration) {
+    fn send(&self, next: QueuedWrite, until: Instant, policies: &Arc<Policies>, timeout: Duration) {
         let (actor, ended, policies) = (self.actor.clone(), self.ended.clone(), Arc::clone(policies));
         tokio::spawn(async move {
             let began = Instant::now();

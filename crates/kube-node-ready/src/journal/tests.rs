@@ -106,7 +106,7 @@ fn a_node_that_passes_costs_four_lines() {
 }
 
 #[test]
-fn what_a_node_waits_for_besides_is_told() {
+fn what_a_node_waits_for_besides_is_reported() {
     let log = Captured::start(Level::Info);
     let mut life = Life::from(Some(Phase::Pending));
     life.turns(Phase::Pending, None);
@@ -154,7 +154,7 @@ fn nodes_that_were_verified_before_are_not_told_of_one_by_one() {
 }
 
 #[test]
-fn a_deletion_is_told_before_and_after() {
+fn a_deletion_is_reported_before_and_after() {
     let log = Captured::start(Level::Info);
     for action in [delete(Some("default-12345")), delete(None)] {
         sending(&action);
@@ -173,7 +173,7 @@ fn a_deletion_is_told_before_and_after() {
 }
 
 #[test]
-fn gates_that_open_and_close_are_told() {
+fn gates_that_open_and_close_are_reported() {
     let log = Captured::start(Level::Info);
     for action in [close("cni"), open("cni", EventReason::StartupCompleted), close(names::VERIFICATION_GATE)]
     {

@@ -156,7 +156,7 @@ impl LabBuilder {
         bail!("there is no room for another lab:\n{}", obstacles.join("\n"))
     }
 
-    /// Makes n1 to nN whole: missing ones are added, interrupted ones made anew, and the others switched on.
+    /// Makes n1 to nN whole: missing ones are added, interrupted ones made again, and the others switched on.
     fn bring_up_nodes(&self, lab: &Lab) -> Result<()> {
         let mut started = Vec::new();
         for number in 1..=self.nodes {

@@ -7,7 +7,7 @@ use knr_core::view::InitPodView;
 use super::ActorEvent;
 use super::crowd::{soon, whole_second};
 use crate::run::Sim;
-use crate::scenario::{INIT_PODS, InitPod};
+use crate::scenario::{INIT_POD_ANNOTATIONS, INIT_PODS, InitPod};
 
 /// The `DaemonSet` controller creates a pod for a node as soon as it sees the node.
 pub(super) fn make(sim: &mut Sim, name: &str, node: &Uid, pod: InitPod) {
@@ -40,9 +40,9 @@ pub(super) fn done(sim: &mut Sim, uid: &Uid, kind: InitPod, boot: u32) {
     }
     sim.monitor.init_pod_ready(&machine.uid, &machine.boot_id(boot), kind);
     let mut pod = (*pod).clone();
-    let says_so = kind.annotations.iter().all(|key| pod.annotations.contains_key(*key));
+    let says_so = INIT_POD_ANNOTATIONS.iter().all(|key| pod.annotations.contains_key(*key));
     if !says_so && (pod.ready || sim.rng.permille(300)) {
-        let said = kind.annotations.map(|key| (key.to_owned(), "true".to_owned()));
+        let said = INIT_POD_ANNOTATIONS.map(|key| (key.to_owned(), "true".to_owned()));
         pod.annotations = pod
             .annotations
             .iter()
@@ -52,7 +52,7 @@ pub(super) fn done(sim: &mut Sim, uid: &Uid, kind: InitPod, boot: u32) {
     } else {
         pod.ready = true;
     }
-    if !(pod.ready && kind.annotations.iter().all(|key| pod.annotations.contains_key(*key))) {
+    if !(pod.ready && INIT_POD_ANNOTATIONS.iter().all(|key| pod.annotations.contains_key(*key))) {
         // It is ready first and says so a little later, or the other way round.
         soon(sim, 500, 3_000, ActorEvent::InitPodDone(uid.clone(), kind, boot));
     }

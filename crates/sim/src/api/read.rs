@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use knr_core::action::worker_name;
-use knr_core::feed::{Feed, Kind};
+use knr_core::feed::{Feed, ObjectKind};
 use knr_core::ids::{NodeRef, Version};
 use knr_core::view::PoolView;
 use knr_core::world::{Fact, Reread, Source};
@@ -15,7 +15,7 @@ use super::{Api, Change, Object};
 impl Api {
     /// Returns the changes of a kind after a version, or `None` if they were compacted: 410.
     #[must_use]
-    pub(crate) fn changes_after(&self, kind: Kind, version: Version) -> Option<&[Change]> {
+    pub(crate) fn changes_after(&self, kind: ObjectKind, version: Version) -> Option<&[Change]> {
         if version < self.compacted {
             return None;
         }
@@ -26,7 +26,7 @@ impl Api {
 
     /// Returns the changes of a kind after a version, compacted or not.
     #[must_use]
-    pub(crate) fn log_after(&self, kind: Kind, version: Version) -> Vec<Change> {
+    pub(crate) fn log_after(&self, kind: ObjectKind, version: Version) -> Vec<Change> {
         let log = self.log.get(&kind).map_or(&[][..], Vec::as_slice);
         log[log.partition_point(|change| change.version <= version)..].to_vec()
     }
@@ -88,10 +88,10 @@ fn list_fact(feed: &Feed, objects: impl Iterator<Item = Object>, version: Versio
         }
     }
     match feed.kind() {
-        Kind::Nodes => Fact::Nodes(nodes, version),
-        Kind::Workers => Fact::Workers(workers, version),
-        Kind::InitPods => Fact::InitPods(init_pods, version, feed.clone()),
-        Kind::Pools => Fact::Pools(pools),
+        ObjectKind::Nodes => Fact::Nodes(nodes, version),
+        ObjectKind::Workers => Fact::Workers(workers, version),
+        ObjectKind::InitPods => Fact::InitPods(init_pods, version, feed.clone()),
+        ObjectKind::Pools => Fact::Pools(pools),
     }
 }
 

@@ -8,7 +8,7 @@
 //!   and was never tried does not count.
 //!
 //! Both are about what is true in the cluster, as far as the process must know it: what it has closed itself, from its
-//! order on, whether anybody told it or not; and of what others have done, what has reached it.
+//! order on, whether it was confirmed or not; and of what others have done, what has reached it.
 //!
 //! Slack: the number of nodes in scope is the maximum of the last ten minutes. A process that leads no longer, or learns
 //! of a restore, starts over. While two processes lead, nothing is checked.
@@ -110,16 +110,16 @@ impl Monitor {
     fn not_too_many(&mut self, decided: &Decided<'_>, node: &NodeRef, now: Timestamp) {
         let own = self.closings.by((decided.replica, decided.life));
         let (config, world) = (decided.config, decided.engine.world());
-        let is_told = |view: &NodeView| {
-            let told = world.entry(&view.id.name).and_then(|entry| entry.view.as_ref());
-            told.is_some_and(|told| {
-                told.id == view.id && is_in_scope(told, config) && is_unproven(told, config)
+        let is_known = |view: &NodeView| {
+            let known = world.entry(&view.id.name).and_then(|entry| entry.view.as_ref());
+            known.is_some_and(|known| {
+                known.id == view.id && is_in_scope(known, config) && is_unproven(known, config)
             })
         };
         let counts = |view: &&NodeView| {
             view.id != *node
                 && is_in_scope(view, config)
-                && (own.contains(&view.id.uid) || is_unproven(view, config) && is_told(view))
+                && (own.contains(&view.id.uid) || is_unproven(view, config) && is_known(view))
         };
         let closed = decided.api.nodes().map(|(_, node)| &node.view).filter(counts).count();
         let of = self.in_scope.most_since(now - LEARNED_WITHIN);

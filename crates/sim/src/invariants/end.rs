@@ -26,27 +26,27 @@ fn broken(rule: Rule, how: impl Into<String>) -> Verdict {
 /// Checks the end of a run against L1 and L2.
 pub(crate) fn at_end(sim: &Sim) -> Result<(), String> {
     for (name, node) in sim.api.nodes() {
-        tell(sim, name, node_at_end(sim, &node.view))?;
+        accept(sim, name, node_at_end(sim, &node.view))?;
     }
     for worker in sim.api.workers() {
-        tell(sim, worker.stamp.node.name.as_str(), worker_at_end(sim, worker))?;
+        accept(sim, worker.stamp.node.name.as_str(), worker_at_end(sim, worker))?;
     }
     Ok(())
 }
 
-fn tell(sim: &Sim, name: &str, verdict: Verdict) -> Result<(), String> {
+fn accept(sim: &Sim, name: &str, verdict: Verdict) -> Result<(), String> {
     let Err((rule, how)) = verdict else { return Ok(()) };
     let said = said_of(sim, name);
-    Err(sim.tell(name, &format!("{rule}: {how}\n  what is said of it: {said}")))
+    Err(sim.story_of(name, &format!("{rule}: {how}\n  what is said of it: {said}")))
 }
 
 /// Returns what the process that looks after a node says of it.
 pub(super) fn said_of(sim: &Sim, name: &str) -> String {
-    let told = sim.engine_of(name).and_then(|engine| {
-        let mut told = engine.explanations().filter(|(told, _)| told.as_str() == name);
-        told.next().map(|(_, explanation)| explanation.to_string())
+    let shown = sim.engine_of(name).and_then(|engine| {
+        let mut shown = engine.explanations().filter(|(node, _)| node.as_str() == name);
+        shown.next().map(|(_, explanation)| explanation.to_string())
     });
-    told.unwrap_or_else(|| "nothing".to_owned())
+    shown.unwrap_or_else(|| "nothing".to_owned())
 }
 
 fn machine<'a>(sim: &'a Sim, name: &str) -> Option<&'a Machine> {

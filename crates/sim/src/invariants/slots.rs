@@ -75,7 +75,7 @@ impl Monitor {
     /// Returns a node that is Ready, was never tried, and waits only for a slot.
     fn newcomer(&self, decided: &Decided<'_>) -> Option<NodeRef> {
         let waiting =
-            decided.engine.explanations().filter(|(_, told)| told.why == explain::Why::Wait(Wait::Slot));
+            decided.engine.explanations().filter(|(_, shown)| shown.why == explain::Why::Wait(Wait::Slot));
         let mut newcomers = waiting.filter_map(|(name, _)| {
             let entry = decided.engine.world().entry(name)?;
             let view = entry.view.as_ref()?;

@@ -14,7 +14,7 @@ use super::monitoring::Judgement;
 use super::{Keeper, KeeperEvent, for_one_node, is_in_vain, is_local};
 use crate::actors;
 use crate::faults::{ErrorClass, WriteFault};
-use crate::run::{Decided, Event, Sim, Told, failure, millis};
+use crate::run::{Decided, Event, ShownFault, Sim, failure, millis};
 use crate::scenario::Mode;
 use crate::writers::Request;
 
@@ -257,7 +257,7 @@ impl Sim {
             None => self.faults.of_write(self.stats.writes, &mut self.rng),
         };
         self.stats.writes += 1;
-        self.note(name, format_args!("its pod: {}{}", request.order.action, Told(fault)));
+        self.note(name, format_args!("its pod: {}{}", request.order.action, ShownFault(fault)));
         let answer = |request, outcome| KeeperEvent::Answer(Box::new(request), outcome);
         match fault {
             None => {

@@ -7,9 +7,9 @@ use jiff::SignedDuration;
 use knr_core::action::Action;
 use knr_core::config::Config;
 use knr_core::engine::{Engine, Order, Question};
-use knr_core::feed::{Feed, Kind};
+use knr_core::feed::{Feed, ObjectKind};
 use knr_core::ids::{NodeName, Version};
-use knr_core::queue::Waiting;
+use knr_core::queue::QueuedWrite;
 use knr_core::view::{Occupancy, Purpose};
 use knr_core::world::Fact;
 
@@ -33,7 +33,7 @@ impl Sim {
         self.replicas[id].start(config, self.now);
         let life = self.replicas[id].life;
         for feed in self.replicas[id].feeds().iter() {
-            if feed.kind() == Kind::Pools && self.pools_known_after > 0 {
+            if feed.kind() == ObjectKind::Pools && self.pools_known_after > 0 {
                 self.replicas[id].stream(feed).relist = true;
                 let feed = feed.clone();
                 self.at(self.pools_known_after, Event::Reconnect { replica: id, life, feed });
@@ -75,7 +75,7 @@ impl Sim {
     }
 
     /// Withdraws the orders that have not been sent, if their node has changed since or they are too old.
-    fn take_back(&mut self, id: usize) -> BTreeMap<NodeName, Waiting> {
+    fn take_back(&mut self, id: usize) -> BTreeMap<NodeName, QueuedWrite> {
         let replica = &mut self.replicas[id];
         let now = replica.time(self.now);
         let Some(engine) = &mut replica.engine else { return BTreeMap::new() };
@@ -185,7 +185,7 @@ impl Sim {
             self.stats.count("full list");
             self.list_again(id, life);
         } else if running > 0 {
-            self.relist(id, &Feed::of(Kind::Workers));
+            self.relist(id, &Feed::of(ObjectKind::Workers));
         }
     }
 

@@ -63,7 +63,7 @@ impl Sim {
         let node = request.order.action.node().name.clone();
         self.note(
             node.as_str(),
-            format_args!("replica {}: {}{}", request.replica, request.order.action, Told(fault)),
+            format_args!("replica {}: {}{}", request.replica, request.order.action, ShownFault(fault)),
         );
         let is_same_life = self.replicas[request.replica].life == request.life;
         self.stats.writes += 1;
@@ -190,9 +190,9 @@ fn kind_of(action: &Action) -> &'static str {
 }
 
 /// A fault as it is shown in the story.
-pub(crate) struct Told(pub(crate) Option<WriteFault>);
+pub(crate) struct ShownFault(pub(crate) Option<WriteFault>);
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for ShownFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.map_or(Ok(()), |fault| write!(f, " ({fault:?})"))
     }

@@ -1,6 +1,6 @@
 //! The watches of the controllers: lists, changes, and how they break.
 
-use knr_core::feed::{Feed, Kind};
+use knr_core::feed::{Feed, ObjectKind};
 use knr_core::ids::Version;
 use knr_core::world::Fact;
 
@@ -125,7 +125,7 @@ impl Sim {
         };
         if fault == Some(EventFault::Lost) {
             self.monitor.event_lost(change.object.host(), self.now);
-            if feed.kind() == Kind::Pools {
+            if feed.kind() == ObjectKind::Pools {
                 self.stats.count("NodePool event lost");
             }
         }

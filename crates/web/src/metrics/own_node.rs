@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_under_the_names_that_dashboards_know() {
+    fn a_run_is_reported_under_the_names_that_dashboards_know() {
         let metrics = NodeMetrics::new("n1", &["dns".to_owned(), "kubernetes".to_owned()]);
         let run = |dns, api| Report {
             checks: vec![check("dns", dns, 123), check("kubernetes", api, 456)],

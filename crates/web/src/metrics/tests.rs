@@ -134,7 +134,7 @@ fn everything_that_can_be_known_before_is_there_with_a_zero() {
 }
 
 #[test]
-fn what_is_told_is_counted() {
+fn what_is_reported_is_counted() {
     let metrics = Metrics::new(true);
     metrics.inconclusive();
     metrics.workers(WorkerCounts { pending: 1, running: 2, succeeded: 3, failed: 4 });

@@ -73,7 +73,7 @@ fn every_variable_names_a_key_that_exists() {
 }
 
 #[test]
-fn all_wrong_ones_are_told_at_once() {
+fn all_wrong_ones_are_reported_at_once() {
     let problems = said(&[
         ("INITIAL_TIMEOUT", "300"),
         ("CHECK_TIMEOUT", "2h"),

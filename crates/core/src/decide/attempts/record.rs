@@ -14,8 +14,8 @@ use crate::patch::PatchBuilder;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::Fault;
 
-/// A run that costs no attempt.
-struct FreeRun<'r> {
+/// The result of a run that costs no attempt.
+struct FreeResult<'r> {
     /// Whose fault it is, if it failed.
     blame: Option<Blame>,
     cause: &'r str,
@@ -150,7 +150,7 @@ impl<'a> Attempts<'a> {
     /// keeps counting as failing.
     pub(super) fn record_no_verdict(self, why: &str, asked_for: Option<Timestamp>) -> Decision {
         let blame = self.so_far().and_then(|state| state.blame);
-        let run = FreeRun {
+        let run = FreeResult {
             blame: blame.filter(|blame| *blame == Blame::Cluster),
             cause: "NoVerdict",
             why,
@@ -172,7 +172,7 @@ impl<'a> Attempts<'a> {
             Blame::Installation => self.last_failure(),
             Blame::Node | Blame::Unclear | Blame::Cluster => None,
         };
-        self.record_without_cost(&FreeRun { blame: Some(blame), cause, why, failed_at, asked_for })
+        self.record_without_cost(&FreeResult { blame: Some(blame), cause, why, failed_at, asked_for })
     }
 
     fn last_failure(self) -> Option<Timestamp> {
@@ -180,9 +180,9 @@ impl<'a> Attempts<'a> {
     }
 
     /// Records a run that costs no attempt. The node is tried again, with a delay that grows each time.
-    fn record_without_cost(self, run: &FreeRun<'_>) -> Decision {
+    fn record_without_cost(self, run: &FreeResult<'_>) -> Decision {
         let subject = self.subject;
-        let &FreeRun { blame, cause, why, failed_at, asked_for } = run;
+        let &FreeResult { blame, cause, why, failed_at, asked_for } = run;
         let settings = &subject.cx.policy.retry;
         let so_far = self.so_far();
         let inconclusive = self.runs_so_far().saturating_add(1);

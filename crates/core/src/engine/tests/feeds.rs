@@ -74,7 +74,7 @@ fn pods_of_gates_that_were_removed_are_forgotten_with_their_node() {
 }
 
 #[test]
-fn what_a_watch_that_has_ended_still_told_does_not_count() {
+fn what_a_watch_that_has_ended_still_shows_does_not_count() {
     let mut engine = knowing_everything(GATE);
     engine.configure(&config(""));
     for feed in Feed::of_init_pods(&Policies::from(&config(GATE))) {
@@ -109,20 +109,20 @@ fn leading() -> Engine {
     engine
 }
 
-fn restored(kind: Kind) -> Fact {
+fn restored(kind: ObjectKind) -> Fact {
     Fact::Restored(Feed::of(kind))
 }
 
 #[test]
 fn after_a_restore_nothing_is_decided_until_everything_is_listed_again() {
     let mut engine = leading();
-    engine.learn(restored(Kind::Nodes), noon());
+    engine.learn(restored(ObjectKind::Nodes), noon());
     assert_eq!(engine.grants.slots.asked_for, 0);
     let plan = engine.decide(noon());
     assert_eq!((plan.questions, plan.orders), (vec![Question::StartOver], vec![]));
     assert_eq!(engine.decide(noon()).questions, [], "it asks only once");
     engine.learn(Fact::Nodes(vec![node_named("n1", "u1", 5)], Version(6)), noon());
-    engine.learn(restored(Kind::Workers), noon());
+    engine.learn(restored(ObjectKind::Workers), noon());
     assert!(
         !engine.knows_enough() && engine.world().entries().count() == 1,
         "the second one finds nothing new"
@@ -140,9 +140,9 @@ fn after_a_restore_nothing_is_decided_until_everything_is_listed_again() {
 }
 
 #[test]
-fn what_is_still_told_of_the_time_before_a_restore_does_not_count() {
+fn what_is_still_shown_of_the_time_before_a_restore_does_not_count() {
     let mut engine = leading();
-    engine.learn(restored(Kind::Workers), noon());
+    engine.learn(restored(ObjectKind::Workers), noon());
     engine.learn(Fact::Node(node_named("n1", "u1", 51), Source::Watch), noon());
     let (node, view) = (node_named("n1", "u1", 1).id, Some(node_named("n1", "u1", 51)));
     let (node_version, worker_version) = (Version(60), Version(60));
@@ -160,7 +160,7 @@ fn an_answer_to_an_order_from_before_a_restore_shows_nothing() {
     let mut engine = leading();
     let order = Order { ticket: 0, action: deletion() };
     for fact in [
-        restored(Kind::Workers),
+        restored(ObjectKind::Workers),
         Fact::Nodes(vec![node_named("n1", "u1", 5)], Version(6)),
         Fact::Workers(Vec::new(), Version(6)),
     ] {
@@ -175,15 +175,15 @@ fn an_answer_to_an_order_from_before_a_restore_shows_nothing() {
 fn a_replica_that_stands_by_starts_over_after_a_restore_too() {
     let mut engine = leading();
     engine.stand_by();
-    engine.learn(restored(Kind::Nodes), noon());
+    engine.learn(restored(ObjectKind::Nodes), noon());
     assert_eq!(engine.decide(noon()).questions, [Question::StartOver]);
     assert!(!engine.knows_enough());
 }
 
 #[test]
-fn nodes_that_a_restore_does_not_bring_back_are_told_to_be_gone() {
+fn nodes_that_a_restore_does_not_bring_back_are_reported_as_gone() {
     let mut engine = leading();
-    engine.learn(restored(Kind::Nodes), noon());
+    engine.learn(restored(ObjectKind::Nodes), noon());
     engine.decide(noon());
     engine.learn(Fact::Nodes(Vec::new(), Version(6)), noon());
     engine.learn(Fact::Workers(Vec::new(), Version(6)), noon());

@@ -8,11 +8,11 @@ fn drained(backlog: &mut Backlog, lane: Lane) -> Vec<u64> {
     std::iter::from_fn(|| backlog.next(lane)).map(|next| next.order.ticket).collect()
 }
 
-fn late(backlog: &mut Backlog, now: Timestamp) -> Vec<Waiting> {
+fn late(backlog: &mut Backlog, now: Timestamp) -> Vec<QueuedWrite> {
     std::iter::from_fn(|| backlog.next_late(now)).collect()
 }
 
-fn ticket(waiting: Option<Waiting>) -> Option<u64> {
+fn ticket(waiting: Option<QueuedWrite>) -> Option<u64> {
     waiting.map(|waiting| waiting.order.ticket)
 }
 

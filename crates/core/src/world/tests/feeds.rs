@@ -72,7 +72,7 @@ fn a_feed_that_is_behind_shows_nothing_new() {
 }
 
 #[test]
-fn nothing_counts_that_one_feed_has_told_to_be_over_until_another_shows_how_it_is() {
+fn nothing_counts_that_one_feed_has_shown_to_be_over_until_another_shows_how_it_is() {
     let [a, b] = feeds();
     let both = || vec![shown("p", 5, &["a", "b"], &a), shown("p", 5, &["a", "b"], &b)];
     let list = |version| Fact::InitPods(Vec::new(), Version(version), a.clone());
@@ -162,7 +162,7 @@ fn after_a_restore_nothing_is_compared_with_what_was_known() {
         Fact::Ledger(LedgerView { version: Version(54), entries: Vec::new() }),
     ]);
     let facts = world.facts();
-    world.learn(Fact::Restored(Feed::of(Kind::Nodes)), at(2));
+    world.learn(Fact::Restored(Feed::of(ObjectKind::Nodes)), at(2));
     assert_eq!(world.take_touched(), ["n1".into(), "n2".into()].into());
     assert_eq!((world.entries().count(), world.live_workers()), (0, 0));
     assert!(world.pools().is_none() && world.ledger().is_none());

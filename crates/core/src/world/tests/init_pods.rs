@@ -83,12 +83,12 @@ fn what_a_pod_said_before_we_came_is_known_to_be_found() {
     assert_eq!(found(&node_last), ["k=v"]);
     let node_first = knowing(vec![listed(), saying("p", 2, &[("k", "v")])]);
     assert_eq!(found(&node_first), ["k=v"]);
-    let mut told_late = knowing(vec![saying("p", 1, &[]), listed(), saying("p", 3, &[("k", "v")])]);
-    assert_eq!(found(&told_late), ["k=v"], "that version predates the node as it was found");
-    told_late.learn(saying("p", 4, &[("k", "v"), ("l", "v")]), at(2));
-    assert_eq!(found(&told_late), ["k=v"], "it says more, but this still");
-    told_late.learn(saying("p", 5, &[("k", "w")]), at(2));
-    assert_eq!(found(&told_late), [""; 0]);
+    let mut late = knowing(vec![saying("p", 1, &[]), listed(), saying("p", 3, &[("k", "v")])]);
+    assert_eq!(found(&late), ["k=v"], "that version predates the node as it was found");
+    late.learn(saying("p", 4, &[("k", "v"), ("l", "v")]), at(2));
+    assert_eq!(found(&late), ["k=v"], "it says more, but this still");
+    late.learn(saying("p", 5, &[("k", "w")]), at(2));
+    assert_eq!(found(&late), [""; 0]);
     let seen_to_come = knowing(vec![watched(node("a", 1)), saying("p", 2, &[("k", "v")])]);
     assert_eq!(found(&seen_to_come), [""; 0]);
 }
@@ -105,11 +105,11 @@ fn a_node_was_not_seen_to_join_if_a_pod_turns_out_to_be_older() {
 }
 
 #[test]
-fn what_is_told_late_of_containers_dispels_no_doubt() {
-    let is_restarted = |told: u64| {
+fn what_is_reported_late_of_containers_dispels_no_doubt() {
+    let is_restarted = |version: u64| {
         let mut world = knowing(vec![watched(node("a", 1)), seen_pod(pod("p", 2))]);
         world.learn(restarted(5), at(2));
-        world.learn(with_new_containers(told, &[]), at(3));
+        world.learn(with_new_containers(version, &[]), at(3));
         world.entry(&"n1".into()).unwrap().init_pods[&"p".into()].restarted
     };
     assert!(!is_restarted(5), "that version predates the restart of the node");
@@ -117,7 +117,7 @@ fn what_is_told_late_of_containers_dispels_no_doubt() {
 }
 
 #[test]
-fn a_node_whose_pods_were_there_before_it_was_restarted_unless_all_is_told_at_once() {
+fn a_node_whose_pods_were_there_before_it_was_restarted_unless_all_is_reported_at_once() {
     let restart_seen = |fact: Fact| {
         let mut world = knowing(vec![seen_pod(pod("p", 1))]);
         world.learn(fact, at(2));

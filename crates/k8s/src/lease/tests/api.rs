@@ -97,7 +97,7 @@ impl FakeApi {
         let mut state = self.state();
         if let Some(lease) = state.lease.take() {
             state.version += 1;
-            state.tell("DELETED", &lease);
+            state.send("DELETED", &lease);
         }
     }
 
@@ -218,14 +218,14 @@ impl State {
         self.version += 1;
         lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.lease = Some(lease.clone());
-        self.tell(event, &lease);
+        self.send(event, &lease);
         lease
     }
 
-    fn tell(&mut self, event: &str, lease: &Value) {
+    fn send(&mut self, event: &str, lease: &Value) {
         self.watchers.retain(|watcher| !watcher.lines.is_closed());
         for watcher in &self.watchers {
-            watcher.tell(event, lease);
+            watcher.send(event, lease);
         }
     }
 
@@ -233,7 +233,7 @@ impl State {
         let (lines, received) = mpsc::unbounded();
         let watcher = Watcher { link: link.clone(), lines };
         if let Some(lease) = &self.lease {
-            watcher.tell("ADDED", lease);
+            watcher.send("ADDED", lease);
         }
         self.watchers.push(watcher);
         let frames = received.map(|line: String| Ok(Frame::data(Bytes::from(line))));
@@ -242,7 +242,7 @@ impl State {
 }
 
 impl Watcher {
-    fn tell(&self, event: &str, lease: &Value) {
+    fn send(&self, event: &str, lease: &Value) {
         if !self.link.is_cut() {
             let line = json!({"type": event, "object": self.link.to_client(lease.clone())});
             let _ = self.lines.unbounded_send(format!("{line}\n"));

@@ -60,7 +60,7 @@ async fn a_watch_that_is_not_permitted_is_named_and_done_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_trouble_is_told_once() {
+async fn the_same_trouble_is_reported_once() {
     let (api, _leader, _standby) = leader_and_standby().await;
     let link = Link::new("three", 3);
     link.forbid(&[Verb::Get, Verb::Watch]);

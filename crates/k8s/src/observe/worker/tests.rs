@@ -110,7 +110,7 @@ fn checks_of_the_user_are_part_of_the_run() {
 }
 
 #[test]
-fn why_a_worker_waits_is_told() {
+fn why_a_worker_waits_is_reported() {
     let waiting = worker(json!({ "waiting": { "reason": "ErrImagePull", "message": "no such image" } }));
     assert_eq!(
         stage(json!({ "phase": "Pending", "containerStatuses": waiting })),
@@ -139,7 +139,7 @@ fn why_a_worker_waits_is_told() {
 }
 
 #[test]
-fn a_program_that_could_not_be_started_is_told_from_one_that_ended() {
+fn a_program_that_could_not_be_started_is_distinguished_from_one_that_ended() {
     let ended = |terminated: Value| {
         let statuses = worker(json!({ "terminated": terminated }));
         stage(json!({ "phase": "Failed", "containerStatuses": statuses }))

@@ -104,7 +104,7 @@ async fn a_watch_that_is_silent_does_not_hide_behind_another_of_its_kind() {
     let health = Health::new();
     let round = Round::new(health.watch("init-pods", DEAD));
     let feeds: Vec<Feed> =
-        feeds(TWO_GATES).into_iter().filter(|feed| feed.kind() == Kind::InitPods).collect();
+        feeds(TWO_GATES).into_iter().filter(|feed| feed.kind() == ObjectKind::InitPods).collect();
     for feed in &feeds {
         round.join(feed.clone());
     }
