@@ -131,8 +131,9 @@ fn tls_trouble(error: &io::Error, peer: &str) -> Trouble {
 pub(crate) fn io_trouble(error: &io::Error, what: &str) -> Trouble {
     let (kind, words) = match error.kind() {
         ErrorKind::ConnectionRefused => (Kind::Refused, "refused".to_owned()),
-        ErrorKind::HostUnreachable
-        | ErrorKind::NetworkUnreachable
+        // The peer's machine may be down: its neighbours and routers say so.
+        ErrorKind::HostUnreachable => (Kind::HostUnreachable, "not possible".to_owned()),
+        ErrorKind::NetworkUnreachable
         | ErrorKind::NetworkDown
         | ErrorKind::AddrNotAvailable
         | ErrorKind::PermissionDenied => (Kind::Unreachable, "not possible".to_owned()),
@@ -208,7 +209,7 @@ mod tests {
                 Kind::Closed,
                 Kind::Closed,
                 Kind::Timeout,
-                Kind::Unreachable,
+                Kind::HostUnreachable,
                 Kind::Unreachable,
                 Kind::Unreachable,
             ]

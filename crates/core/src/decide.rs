@@ -21,7 +21,7 @@ use crate::ids::NodeRef;
 use crate::policy::{Policy, Requirement};
 use crate::setback::Setbacks;
 use crate::state::{NodeState, StatePhase};
-use crate::view::Stamp;
+use crate::view::{Purpose, Stamp};
 use crate::world::{NodeEntry, World};
 use scope::Scope;
 use subject::Subject;
@@ -174,6 +174,13 @@ pub fn decide_node(cx: Context<'_>, entry: &NodeEntry) -> Decision {
         }
         Scope::Managed => in_scope(&subject),
     }
+}
+
+/// The stamp of a worker that makes a reference run on a verified node.
+pub(crate) fn reference_stamp(cx: Context<'_>, entry: &NodeEntry) -> Option<Stamp> {
+    let (view, state) = entry.view.as_ref().zip(entry.state.as_ref())?;
+    let subject = Subject { cx, entry, view, state: Some(state) };
+    Some(subject.next_stamp(Purpose::Reference, state.attempt))
 }
 
 /// A paused node is not touched, but one that an operator paused says so while it is closed. While everything is

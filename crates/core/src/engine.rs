@@ -13,6 +13,7 @@
 mod learn;
 mod orders;
 mod plan;
+mod settle;
 mod task;
 mod withdraw;
 
@@ -204,39 +205,6 @@ impl Engine {
         self.consider_all();
     }
 
-    /// Learns the outcome of an order, and returns the events that report it.
-    pub fn settle(&mut self, order: &Order, outcome: Outcome, now: Timestamp) -> Vec<Action> {
-        let now = self.not_back(now);
-        let node = order.action.node();
-        let given = self.tasks.get(&node.name).and_then(|task| task.given(order.ticket));
-        if given.is_some() {
-            self.release(&node.name);
-            let task = self.tasks.entry(node.name.clone()).or_default();
-            match &outcome {
-                Outcome::Done(_) => task.carried_out(&order.action, now),
-                Outcome::Conflict => task.contradicted(&order.action, now),
-                Outcome::Unknown => task.lost(&order.action, now),
-                Outcome::Refused(why) => task.refused(&order.action, why.clone(), now),
-                Outcome::Unavailable => task.set_back(&order.action, now),
-            }
-            self.changed.insert(node.name.clone());
-        } else if let (Outcome::Unknown, Action::DeleteNode { .. }) = (&outcome, &order.action) {
-            // The order is no longer expected to be answered, as after a loss of the lease.
-            self.tasks.entry(node.name.clone()).or_default().remember_deletion(&order.action, now);
-            self.changed.insert(node.name.clone());
-        }
-        let Outcome::Done(facts) = outcome else { return Vec::new() };
-        // What an order from before a restore has brought about is known in versions from before it.
-        let is_outdated = order.ticket < self.ticket_at_restore;
-        for fact in facts.into_iter().filter(|_| !is_outdated) {
-            self.learn(fact, now);
-        }
-        if let (Action::StartWorker { .. }, Some(given)) = (&order.action, given) {
-            self.world.worker_was_asked_for(node, given);
-        }
-        order.action.events()
-    }
-
     /// Decides about every node that has changed or whose timer fired. A standby replica decides too, so that it can
     /// say why a node is closed, but gives no orders.
     ///
@@ -275,7 +243,7 @@ impl Engine {
         }
         for question in &plan.questions {
             if let Question::Node(node) = question {
-                self.world.asks_for(node);
+                self.world.asks_for(node, now);
             }
         }
         plan.wake = self.wake(now);
@@ -330,14 +298,15 @@ impl Engine {
         };
         let is_lost = self.tasks.get(name).is_some_and(|task| task.is_overdue(now));
         let node = entry.view.as_ref().map(|view| view.id.clone());
-        if is_lost {
-            self.release(name);
-        }
         let task = self.tasks.entry(name.clone()).or_default();
         if is_lost {
-            task.underway = Some(Underway::Unclear { asked: None });
+            task.mark_unclear();
         }
-        if task.underway.is_none() {
+        if node.is_none() && task.is_unclear() {
+            // There is nothing to read.
+            self.release(name);
+        }
+        if self.tasks.get(name).is_none_or(|task| task.underway.is_none()) {
             self.note_if_open(name);
         }
         let task = self.tasks.entry(name.clone()).or_default();

@@ -85,6 +85,8 @@ failures! {
             "kube-proxy of the node, then the peer",
         Unreachable "unreachable" Node "There is no route to the address."
             "routes and CNI plugin of the node",
+        HostUnreachable "host-unreachable" Unclear "There is a route to the address, but its host does not answer."
+            "the peer and its machine, then neighbours and firewall rules of the node",
         Closed "closed" Unclear "The connection was closed by the peer or on the way to it."
             "firewalls and load balancers on the way, then the peer",
         Io "io" Node "The system reported another error."

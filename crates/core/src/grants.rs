@@ -34,6 +34,8 @@ pub struct Grants {
     pub(crate) references: References,
     /// The node whose deletion is being reserved. There is one ledger, so only one reservation at a time can succeed.
     reserving: Option<NodeName>,
+    /// Nodes with an order that closes or deletes them, and that may not have been sent yet.
+    harmful: BTreeSet<NodeName>,
 }
 
 /// Whether a node may be deleted.
@@ -161,21 +163,36 @@ impl Grants {
     pub(crate) fn ordered(&mut self, action: &Action, now: Timestamp) {
         match action {
             Action::StartWorker { stamp } => {
-                self.slots.asked_for += 1;
+                self.slots.ordered.insert(stamp.node.name.clone());
                 if stamp.purpose == Purpose::Reference {
                     self.fleet.asked_for_reference(&stamp.node.name, now);
                     self.references.order(&stamp.node.name, now);
                 }
             }
-            Action::CloseGate { node, .. } => self.fleet.expect_closed(&node.name, true),
-            Action::ReserveDeletion { node, .. } => self.reserving = Some(node.name.clone()),
+            Action::CloseGate { node, .. } => {
+                self.fleet.expect_closed(&node.name, true);
+                self.harmful.insert(node.name.clone());
+            }
+            Action::ReserveDeletion { node, .. } => {
+                self.reserving = Some(node.name.clone());
+                self.harmful.insert(node.name.clone());
+            }
+            Action::DeleteNode { node, .. } => {
+                self.harmful.insert(node.name.clone());
+            }
             _ => {}
         }
     }
 
-    /// An order is no longer in flight, whatever its outcome.
-    pub(crate) fn settled(&mut self, node: &NodeName, was_for_worker: bool) {
-        self.slots.asked_for -= usize::from(was_for_worker);
+    /// Nodes with an order that closes or deletes them. None is to be sent while the cluster is suspected.
+    pub(crate) fn harmful(&self) -> impl Iterator<Item = &NodeName> {
+        self.harmful.iter()
+    }
+
+    /// No order is in flight for a node any more, and what became of the last one is known.
+    pub(crate) fn settled(&mut self, node: &NodeName) {
+        self.slots.ordered.remove(node);
+        self.harmful.remove(node);
         self.reserving.take_if(|reserving| reserving == node);
         self.references.settled(node);
     }
@@ -187,6 +204,7 @@ impl Grants {
         self.asked.clear();
         self.fleet.expect_nothing();
         self.reserving = None;
+        self.harmful.clear();
         self.references = References::default();
     }
 }

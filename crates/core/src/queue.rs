@@ -90,6 +90,11 @@ impl Queue {
         self.backlog.report(event, now);
     }
 
+    /// Puts an event back that was not sent after all. It keeps its place and its history.
+    pub fn put_back(&mut self, event: QueuedWrite) {
+        self.backlog.put_back(event);
+    }
+
     /// Queues the report of a deletion again, because the API server did not take it. Returns whether it is sent again.
     pub fn send_again(&mut self, mut report: QueuedWrite, now: Timestamp) -> bool {
         let failing = now.duration_since(*report.failing.get_or_insert(now));

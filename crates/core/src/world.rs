@@ -21,6 +21,7 @@ use crate::view::{LedgerEntry, LedgerView, NodeView, Occupancy, PoolView, Stamp,
 pub(crate) use fact::Extent;
 pub use fact::{Fact, Reread, Source};
 pub use init_pods::SeenInitPod;
+use reread::Asked;
 
 /// The period of the deletion budget.
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -62,10 +63,10 @@ pub struct NodeEntry {
     pub workers: BTreeMap<String, Box<SeenWorker>>,
     /// The version in which this process first saw the node.
     pub met: Version,
-    /// When the node was last read from the API server itself.
+    /// When the last read of the node from the API server itself was requested that has been answered.
     pub reread: Option<Timestamp>,
-    /// While a read of the node is pending: the versions of nodes and of workers that were known when it was requested.
-    asked_at: Option<(Version, Version)>,
+    /// The read of the node that is pending.
+    asked: Option<Asked>,
     /// A worker that vanished. The state shows whether its result was recorded before.
     pub vanished: Option<VanishedWorker>,
     /// Set if the status of init pods may predate a restart of the node: after a restart was seen, or if the node or

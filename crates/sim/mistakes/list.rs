@@ -203,8 +203,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a lost answer keeps its place among the workers",
         file: "crates/core/src/grants.rs",
-        right: "        self.slots.asked_for -= usize::from(was_for_worker);\n",
-        wrong: "        self.slots.asked_for -= usize::from(was_for_worker && self.slots.asked_for > 9_000);\n",
+        right: "        self.slots.ordered.remove(node);\n",
+        wrong: "",
         noticed_by: &[],
     },
     Mistake {

@@ -30,6 +30,7 @@ pub(crate) static ABOUT: About = About {
         (Kind::TcpTimeout, "TCP to port 53 is lost, which long answers need: look at firewall rules"),
         (Kind::Refused, "no DNS server listens there: look at the DNS pods and at kube-proxy"),
         (Kind::Unreachable, "there is no route to the nameserver: look at the routes of the pod network"),
+        (Kind::HostUnreachable, "its host does not answer: look at the machine of the nameserver"),
         (Kind::Closed, "connections to the DNS server are closed on the way: look at firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (Kind::NoNameserver, "look at the kubelet's clusterDNS and at /etc/resolv.conf of the node"),

@@ -23,6 +23,7 @@ pub(crate) static ABOUT: About = About {
         (Kind::Timeout, "there is no answer: look at kube-proxy, firewall rules and routes of this node"),
         (Kind::Refused, "nothing listens there: is the API server up, and does kube-proxy know where?"),
         (Kind::Unreachable, "there is no route to it: look at the routes of the node and at its CNI plugin"),
+        (Kind::HostUnreachable, "its host does not answer: look at the machine of the API server"),
         (Kind::Closed, "connections are closed on the way: look at load balancers and firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (

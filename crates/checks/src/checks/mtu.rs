@@ -35,6 +35,7 @@ pub(crate) static ABOUT: About = About {
         (Kind::Timeout, "there is no answer at all: look at firewall rules and routes"),
         (Kind::Refused, "the host was reached, but nothing listens at this port"),
         (Kind::Unreachable, "there is no route to it: look at the routes of the node"),
+        (Kind::HostUnreachable, "its host does not answer: look at the host"),
         (Kind::Closed, "the connection was closed early: look at the peer and at firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (Kind::Untrusted, "look at the clock of the node, and whether a proxy intercepts TLS"),

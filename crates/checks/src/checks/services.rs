@@ -28,6 +28,7 @@ pub(crate) static ABOUT: About = About {
         (Kind::Timeout, "look at kube-proxy on this node: it makes the addresses of Services work"),
         (Kind::Refused, "kube-proxy knows no pod for it: look at kube-proxy and at the Service"),
         (Kind::Unreachable, "there is no route to it: look at the routes of the node and at kube-proxy"),
+        (Kind::HostUnreachable, "no host answers at it: look at the machines of its pods"),
         (Kind::Closed, "connected, but closed at once: look at the pods of the Service"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
         (Kind::BadAnswer, "what answers there may not be a DNS server: look at the Service"),

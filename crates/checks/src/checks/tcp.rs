@@ -15,6 +15,7 @@ pub(crate) static ABOUT: About = About {
         (Kind::Timeout, "there is no answer: look at firewall rules, security groups and routes"),
         (Kind::Refused, "the host was reached, but nothing listens at this port"),
         (Kind::Unreachable, "there is no route to it: look at the routes of the node"),
+        (Kind::HostUnreachable, "its host does not answer: look at the host"),
         (Kind::Closed, "the connection is closed on the way: look at firewalls"),
         (Kind::Io, "look at the worker's log and at the limits of the node"),
     ],

@@ -111,7 +111,7 @@ impl<'a> Attempts<'a> {
                 }
             } else if self.probation.is_none()
                 && let Some(decision) =
-                    deletion::complete(subject, state, Decision::new(subject.account(state)))
+                    deletion::complete(subject, state, due, Decision::new(subject.account(state)))
             {
                 return decision;
             }

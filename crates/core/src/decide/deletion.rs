@@ -3,12 +3,12 @@
 //! The trial: the node fails, the same checks pass on a verified node, the node fails again, and the checks still pass
 //! elsewhere; all in one boot, all since the cluster was last in trouble, and all within minutes.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::subject::Subject;
 use super::{Decision, Want, scope};
 use crate::action::{Action, EventReason, EventText, Recorded};
-use crate::explain::{Message, NotDeleted, Note};
+use crate::explain::{Message, NotDeleted, Note, later};
 use crate::fault::Blame;
 use crate::grants::Deletion;
 use crate::grants::fleet::Fleet;
@@ -76,10 +76,19 @@ pub(super) fn is_candidate(subject: &Subject<'_>, state: &NodeState) -> bool {
 }
 
 /// Continues the trial of a node whose next attempt is due, if possible: another attempt now would restart the trial.
-/// Its next step may only wait for a reference run that is under way, because a node is not to be kept from recovering.
-pub(super) fn complete(subject: &Subject<'_>, state: &NodeState, decision: Decision) -> Option<Decision> {
+/// Its next step may only wait for a reference run that is under way, and no longer than that may take, because a node
+/// is not to be kept from recovering.
+pub(super) fn complete(
+    subject: &Subject<'_>,
+    state: &NodeState,
+    due: Timestamp,
+    decision: Decision,
+) -> Option<Decision> {
+    let worker = &subject.cx.policy.worker;
+    let until = later(due, worker.pending_timeout() + worker.runs_within());
+    let is_awaited = subject.cx.grants.runs_reference() && subject.cx.now < until;
     match consider(subject, state) {
-        Step::Want(Want::Reference, _) if !subject.cx.grants.runs_reference() => None,
+        Step::Want(Want::Reference, _) if !is_awaited => None,
         Step::Want(want, note) => Some(hold(subject, decision, note).wants(want)),
         Step::None | Step::Hold(_) | Step::FinalAttempt => None,
     }
@@ -101,7 +110,8 @@ fn is_decided(subject: &Subject<'_>, state: &NodeState) -> bool {
 
 /// An outage may have begun just before the last failure.
 fn still_pass_elsewhere(subject: &Subject<'_>) -> bool {
-    subject.cx.grants.fleet.has_passed_since(subject.learned_of_state(), subject.cx.now)
+    let (fleet, name) = (&subject.cx.grants.fleet, &subject.view.id.name);
+    fleet.has_passed_elsewhere_after(name, subject.learned_of_state(), subject.cx.now)
 }
 
 fn delete(subject: &Subject<'_>, state: &NodeState, grant: Deletion) -> Step {

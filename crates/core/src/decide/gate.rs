@@ -116,10 +116,9 @@ pub(super) fn verified_by(subject: &Subject<'_>, worker: &SeenWorker) -> NodeSta
 
 /// Closes a gate that a node never had, if backfill is enabled and the node is idle.
 fn close_if_idle(subject: &Subject<'_>, gate: &Gate) -> Option<Action> {
-    let had_it = match &gate.requirement {
-        Requirement::Checks => false,
-        Requirement::Pods(pods) => subject.view.annotations.contains_key(&pods.completed_annotation),
-    };
+    let has_opened =
+        |pods: &PodRequirement| subject.view.annotations.contains_key(&pods.completed_annotation);
+    let had_it = matches!(&gate.requirement, Requirement::Pods(pods) if has_opened(pods));
     let is_verified = subject.state.is_some() || subject.is_labelled();
     let is_wanted = subject.cx.policy.backfill && !had_it && !is_verified && verification::is_idle(subject);
     let may_close = || {

@@ -7,7 +7,7 @@ use super::attempts::{Progress, progress};
 use super::scope::{self, Scope};
 use super::subject::Subject;
 use super::verification::{Status, status};
-use crate::explain::Access;
+use crate::explain::{Access, later};
 use crate::fault::Blame;
 use crate::grants::fleet::{Closure, Member, Membership, Run, Seen};
 use crate::state::{NodeState, StatePhase};
@@ -29,7 +29,10 @@ pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
     let has_failed = has_failed_just_now(&subject);
     let status = status(&subject);
     let is_tried = matches!(status, Status::Closed | Status::OnProbation(_));
-    let tried = subject.state.filter(|_| is_tried);
+    // Failures of other checks say nothing about the cluster as it is now, nor about the node.
+    let is_required =
+        |state: &&NodeState| subject.is_required(state.policy.as_ref(), state.requires.as_ref());
+    let tried = subject.state.filter(|_| is_tried).filter(is_required);
     let last_failure =
         if has_failed { Some(cx.now) } else { tried.and_then(|state| last_failure(entry, state)) };
     let membership =
@@ -39,10 +42,7 @@ pub(crate) fn survey(cx: Context<'_>, entry: &NodeEntry, fact: u64) -> Member {
         _ if subject.access() == Access::Closed => Closure::Closed,
         _ => Closure::Open,
     };
-    // A trial begins with a failure of the checks that are required now.
-    let is_required = |state: &NodeState| subject.is_required(state.policy.as_ref(), state.requires.as_ref());
-    let is_own_failure =
-        |state: &&NodeState| state.is_own_failure() && state.boot == view.boot && is_required(state);
+    let is_own_failure = |state: &&NodeState| state.is_own_failure() && state.boot == view.boot;
     Member {
         membership,
         closure,
@@ -92,9 +92,14 @@ fn runs(subject: &Subject<'_>, state: &NodeState, fact: u64) -> Vec<Run> {
         return Vec::new();
     }
     let seen = Seen { at: subject.cx.now, fact };
+    let (entry, worker) = (subject.entry, &subject.cx.policy.worker);
+    let longest = worker.pending_timeout() + worker.runs_within();
+    // What this process did not see happen is dated by its start alone.
+    let was_found = entry.state_seen == entry.seen;
     // Evidence of unknown age is dated with the creation of its node, by the clock of the API server.
     let run = |started: Timestamp, passed: bool| Run {
         started,
+        ended_by: if was_found { later(started, longest) } else { entry.state_seen },
         passed,
         seen: (started != subject.view.created).then_some(seen),
     };

@@ -94,14 +94,10 @@ pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
 
 /// Evaluates whether the checks have passed on a closed node as it is now.
 pub(super) fn evaluate<'a>(subject: &Subject<'a>) -> Evaluation<'a> {
-    evaluate_as(subject, &status(subject))
-}
-
-fn evaluate_as<'a>(subject: &Subject<'a>, status: &Status) -> Evaluation<'a> {
     let is_current = |worker: &&SeenWorker| {
         !worker.view.leaving && subject.is_current(&worker.view.stamp, Purpose::Verify)
     };
-    match status {
+    match status(subject) {
         Status::TaintCameBack => Evaluation::Met(Evidence::Recorded),
         Status::Closed => match subject.worker().filter(is_current) {
             Some(worker)
@@ -116,19 +112,21 @@ fn evaluate_as<'a>(subject: &Subject<'a>, status: &Status) -> Evaluation<'a> {
 }
 
 pub(super) fn consider(subject: &Subject<'_>) -> Decision {
-    let status = status(subject);
-    match status {
+    match status(subject) {
         Status::Untouched(why) => untouched(subject, why),
         Status::Ungated => ungated(subject),
         Status::Verified => verified(subject),
         Status::ToBeClosed => close_rebooted(subject),
         Status::OnProbation(probation) => Attempts { subject, probation: Some(probation) }.consider(),
-        Status::TaintCameBack | Status::Closed => match evaluate_as(subject, &status) {
-            Evaluation::Met(evidence) => Attempts { subject, probation: None }.open(evidence),
-            Evaluation::Unmet(_) | Evaluation::NotBefore(..) => {
-                Attempts { subject, probation: None }.consider()
-            }
-        },
+        Status::TaintCameBack | Status::Closed => closed(subject),
+    }
+}
+
+fn closed(subject: &Subject<'_>) -> Decision {
+    let attempts = Attempts { subject, probation: None };
+    match subject.cx.policy.checks_gate().map(|gate| gate::evaluate(subject, gate)) {
+        Some(Evaluation::Met(evidence)) => attempts.open(evidence),
+        Some(Evaluation::Unmet(_) | Evaluation::NotBefore(..)) | None => attempts.consider(),
     }
 }
 
@@ -186,6 +184,10 @@ fn verified(subject: &Subject<'_>) -> Decision {
     let Some(worker) = subject.worker().filter(reference) else {
         return Decision { can_run_reference: true, ..decision };
     };
+    // It may have ended because it received a signal to stop.
+    if worker.view.leaving {
+        return decision;
+    }
     match progress(subject, worker) {
         Progress::Waiting { until: Some(until), .. } => decision.wakes(until).keeps_worker(),
         // The node is not Ready. Another one can make the reference run.

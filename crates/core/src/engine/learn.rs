@@ -23,9 +23,9 @@ impl Engine {
             return;
         }
         if let Fact::Reread(reread) = &fact
-            && let Some(task) = self.tasks.get_mut(&reread.node.name)
+            && self.tasks.get_mut(&reread.node.name).is_some_and(NodeTask::mark_read)
         {
-            task.mark_read();
+            self.grants.settled(&reread.node.name);
         }
         self.world.learn(fact, now);
         self.note_touched(now);

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 
 use super::{ANSWER_OVERDUE, ASK_AGAIN, Engine, LONGEST_QUEUE, NodeTask, Order, Plan, Question, Underway};
 use crate::action::Action;
-use crate::decide::Want;
+use crate::decide::{History, Want, reference_stamp};
 use crate::grants::slots::Turn;
 use crate::ids::NodeName;
-use crate::view::{Purpose, Stamp};
+use crate::view::Stamp;
 use crate::world::NodeEntry;
 
 impl Engine {
@@ -96,17 +96,7 @@ impl Engine {
         let reference = self.grants.fleet.references().find(is_free).cloned();
         let Some(name) = reference else { return };
         let Some(entry) = self.world.entry(&name) else { return };
-        if let Some((view, state)) = entry.view.as_ref().zip(entry.state.as_ref()) {
-            let policy = self.policy_of(entry);
-            let stamp = Stamp {
-                node: view.id.clone(),
-                boot: view.boot.clone(),
-                serial: state.serial.saturating_add(1),
-                attempt: state.attempt,
-                purpose: Purpose::Reference,
-                policy: policy.name.clone(),
-                requires: policy.requires.clone(),
-            };
+        if let Some(stamp) = reference_stamp(self.context(entry, History::default(), now), entry) {
             self.order(Action::StartWorker { stamp }, now, plan);
             if self.settings.dry_run {
                 self.grants.references.withhold();
@@ -122,21 +112,18 @@ impl Engine {
         let name = action.node().name.clone();
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let starts_worker = matches!(action, Action::StartWorker { .. });
         self.grants.ordered(&action, now);
         let expires = now + LONGEST_QUEUE + self.settings.request_timeout + ANSWER_OVERDUE;
         self.timers.set(&name, Some(expires));
         let task = self.tasks.entry(name).or_default();
-        task.underway = Some(Underway::Ordered { ticket, given: now, expires, starts_worker });
+        task.underway = Some(Underway::Ordered { ticket, given: now, expires });
         plan.orders.push(Order { ticket, action });
     }
 
     /// Ends the order that is in flight for a node, and releases the slot or reservation that was granted for it.
     pub(super) fn release(&mut self, name: &NodeName) {
-        if let Some(task) = self.tasks.get_mut(name)
-            && let Some(Underway::Ordered { starts_worker, .. }) = task.underway.take()
-        {
-            self.grants.settled(name, starts_worker);
+        if self.tasks.get_mut(name).is_some_and(|task| task.underway.take().is_some()) {
+            self.grants.settled(name);
         }
     }
 }

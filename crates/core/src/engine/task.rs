@@ -43,7 +43,7 @@ struct LostDeletion {
 #[derive(Debug)]
 pub(super) enum Underway {
     /// Its answer is expected.
-    Ordered { ticket: u64, given: Timestamp, expires: Timestamp, starts_worker: bool },
+    Ordered { ticket: u64, given: Timestamp, expires: Timestamp },
     /// Its outcome is unknown: the node has to be read again.
     Unclear { asked: Option<Timestamp> },
 }
@@ -153,11 +153,14 @@ impl NodeTask {
         if std::mem::replace(&mut self.is_reported, true) { None } else { self.explanation.as_ref() }
     }
 
-    /// The node has been read again.
-    pub(super) fn mark_read(&mut self) {
-        if matches!(self.underway, Some(Underway::Unclear { .. })) {
-            self.underway = None;
-        }
+    /// The node has been read again. Returns whether the outcome of an order was unknown before.
+    pub(super) fn mark_read(&mut self) -> bool {
+        let is_unclear = self.is_unclear();
+        self.underway.take_if(|_| is_unclear).is_some()
+    }
+
+    pub(super) fn is_unclear(&self) -> bool {
+        matches!(self.underway, Some(Underway::Unclear { .. }))
     }
 
     /// The order in flight has not been answered in time.
@@ -182,12 +185,7 @@ impl NodeTask {
                 self.underway = Some(Underway::Unclear { asked: Some(now) });
                 Some(now + ASK_AGAIN)
             }
-            // The node is gone, so there is nothing to read.
-            (Some(Underway::Unclear { .. }), None) => {
-                self.underway = None;
-                None
-            }
-            (None, _) => None,
+            (Some(Underway::Unclear { .. }), None) | (None, _) => None,
         }
     }
 

@@ -4,7 +4,9 @@ use super::*;
 use crate::action::{EventReason, EventText};
 use crate::feed::ObjectKind;
 use crate::ids::Version;
-use crate::view::LedgerView;
+use crate::names;
+use crate::state::{NodeState, StatePhase};
+use crate::view::{LedgerView, NodeView};
 use crate::world::Fact;
 use crate::world::tests::node_named;
 
@@ -100,4 +102,36 @@ fn a_deletion_whose_answer_was_lost_is_confirmed_once_although_the_lease_is_lost
         engine.learn(Fact::Workers(Vec::new(), Version(1)), noon());
     });
     assert_eq!((before, after, restored), (1, 1, 0));
+}
+
+/// A closed node whose checks have failed, as recorded by a run that checked what this configuration requires.
+fn failing(name: &str, config: &Config) -> NodeView {
+    let (uid, requires) = (format!("u-{name}"), Policy::from(config).requires);
+    let state = NodeState {
+        phase: StatePhase::Failed,
+        attempt: 1,
+        requires: Some(requires),
+        ..NodeState::new(uid.as_str().into(), "b1".into(), noon())
+    };
+    let annotations = [(names::STATE_ANNOTATION.to_owned(), serde_json::to_string(&state).unwrap())];
+    let taint = serde_json::json!({ "key": names::UNVERIFIED_TAINT, "effect": "NoSchedule" });
+    NodeView {
+        taints: vec![taint],
+        annotations: annotations.into_iter().collect(),
+        ..node_named(name, &uid, 2)
+    }
+}
+
+#[test]
+fn trouble_ends_when_other_checks_are_required() {
+    let mut engine = knowing_everything("");
+    let nodes = ["n1", "n2", "n3"].map(|name| failing(name, &config(""))).into();
+    engine.learn(Fact::Nodes(nodes, Version(2)), noon());
+    engine.lead();
+    engine.decide(noon());
+    assert!(engine.trouble().is_some());
+    engine.configure(&config("worker: {pendingTimeoutSeconds: 77}"));
+    assert!(engine.trouble().is_some(), "the same checks are required");
+    engine.configure(&config("worker: {dnsTestDomains: [example.com]}"));
+    assert_eq!(engine.trouble(), None);
 }

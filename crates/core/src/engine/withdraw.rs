@@ -7,9 +7,14 @@ use crate::ids::NodeName;
 
 impl Engine {
     /// The nodes that the next call of [`Engine::decide`] considers, besides those whose timer fires until then. The
-    /// caller takes their unsent orders back first.
+    /// caller takes their unsent orders back first. While the cluster is suspected, these are also the nodes that were
+    /// about to be closed or deleted.
     pub fn changed(&mut self, now: Timestamp) -> impl Iterator<Item = &NodeName> {
+        let now = self.not_back(now);
         self.release_late_slots(now);
+        if self.trouble().is_some() {
+            self.changed.extend(self.grants.harmful().cloned());
+        }
         // A worker is worth more than the condition that says that the node waits for one.
         self.changed.extend(self.grants.slots.take_aside(self.settings.worker_slots));
         self.changed.iter()
@@ -43,9 +48,10 @@ mod tests {
     use crate::config::Config;
     use crate::ids::Version;
     use crate::names;
+    use crate::state::{NodeState, StatePhase};
     use crate::view::NodeView;
-    use crate::world::Fact;
     use crate::world::tests::node_named;
+    use crate::world::{Fact, Source};
 
     const ONE_WORKER: &str = "limits: {maxConcurrentWorkers: 1}";
 
@@ -97,6 +103,55 @@ mod tests {
         assert_eq!(engine.changed(noon()).count(), 0, "another order has taken its place");
         engine.withdraw(&second.orders[0]);
         assert_eq!(engine.changed(noon()).count(), 1);
+    }
+
+    /// A node that was verified, is open, and was restarted since.
+    fn restarted(name: &str, uid: &str) -> NodeView {
+        let state =
+            NodeState { phase: StatePhase::Verified, ..NodeState::new(uid.into(), "b0".into(), noon()) };
+        let annotations = [(names::STATE_ANNOTATION.to_owned(), serde_json::to_string(&state).unwrap())];
+        let labels = [(names::VERIFIED_LABEL.to_owned(), "true".to_owned())];
+        NodeView {
+            annotations: annotations.into_iter().collect(),
+            labels: labels.into_iter().collect(),
+            ..node_named(name, uid, 2)
+        }
+    }
+
+    /// A closed node that has just failed.
+    fn failed(name: &str, uid: &str) -> NodeView {
+        let state = NodeState {
+            phase: StatePhase::Failed,
+            attempt: 1,
+            ..NodeState::new(uid.into(), "b1".into(), noon())
+        };
+        let annotations = [(names::STATE_ANNOTATION.to_owned(), serde_json::to_string(&state).unwrap())];
+        NodeView { version: Version(3), annotations: annotations.into_iter().collect(), ..closed(name, uid) }
+    }
+
+    #[test]
+    fn a_node_that_was_about_to_be_closed_is_reconsidered_once_the_cluster_is_suspected() {
+        let config = "{nodeManagement: {onReboot: close}, limits: {deletion: {maxFailingPercent: 40}}}";
+        let mut engine = Engine::new(&Config::parse(config).unwrap());
+        let nodes = vec![restarted("n1", "u1"), closed("n2", "u2"), closed("n3", "u3")];
+        engine.learn(Fact::Nodes(nodes, Version(2)), noon());
+        engine.learn(Fact::Workers(Vec::new(), Version(2)), noon());
+        engine.lead();
+        let plan = engine.decide(noon());
+        let closes = |plan: &Plan| {
+            let closing = |order: &&Order| matches!(order.action, Action::CloseGate { .. });
+            plan.orders.iter().find(closing).cloned()
+        };
+        let closing = closes(&plan).unwrap();
+        assert_eq!(engine.changed(noon()).count(), 0);
+        for node in [failed("n2", "u2"), failed("n3", "u3")] {
+            engine.learn(Fact::Node(node, Source::Watch), noon());
+        }
+        assert!(engine.trouble().is_some());
+        assert!(engine.changed(noon()).any(|name| name.as_str() == "n1"));
+        engine.withdraw(&closing);
+        assert!(closes(&engine.decide(noon())).is_none(), "the cluster is suspected");
+        assert!(engine.changed(noon()).all(|name| name.as_str() != "n1"), "there is no such order any more");
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(crate) enum Membership {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
     pub(crate) started: Timestamp,
+    /// When it had ended at the latest.
+    pub(crate) ended_by: Timestamp,
     pub(crate) passed: bool,
     /// `None` if its age is unknown.
     pub(crate) seen: Option<Seen>,
@@ -157,11 +159,13 @@ impl Fleet {
     }
 
     fn learn_of_run(&mut self, run: Run, now: Timestamp) {
-        let Some(seen) = run.seen else { return };
+        if run.seen.is_none() {
+            return;
+        }
         if run.passed {
-            self.failed_reference.take_if(|failed| *failed <= run.started);
-        } else if now.duration_since(run.started) < FAILED_REFERENCE_COUNTS {
-            self.failed_reference = Some(seen.at);
+            self.failed_reference.take_if(|failed| is_between(run.started, *failed, now));
+        } else if now.duration_since(run.ended_by) < FAILED_REFERENCE_COUNTS {
+            self.failed_reference = self.failed_reference.max(Some(run.ended_by.min(now)));
         }
     }
 
@@ -173,9 +177,10 @@ impl Fleet {
         }
     }
 
-    /// From now on, earlier results no longer count for or against a node.
+    /// From now on, earlier results no longer count for or against a node, and earlier trouble has ended.
     pub(crate) fn start_over(&mut self, now: Timestamp) {
         self.last_trouble = now;
+        self.failed_reference = None;
     }
 
     /// The number of nodes that the controller manages.
@@ -270,18 +275,22 @@ impl Fleet {
         passed.filter_map(|run| Some((run, run.2.seen?)))
     }
 
-    /// Returns whether the checks passed anywhere in a run that was started after `seen`.
-    pub(crate) fn has_passed_since(&self, seen: Seen, now: Timestamp) -> bool {
-        let later = self.runs.iter().rev().take_while(|(started, ..)| seen.at <= *started);
-        let later = later.filter(|(started, ..)| is_between(*started, seen.at, now));
-        let is_later = |run: &Run| run.seen.is_some_and(|known| known.fact > seen.fact);
-        later.filter(|(_, _, run)| run.passed).any(|(_, _, run)| is_later(run))
+    /// Returns whether the checks passed on another node in a recent run that was started after something was seen, and
+    /// is known from a later fact.
+    pub(crate) fn has_passed_elsewhere_after(&self, node: &NodeName, seen: Seen, now: Timestamp) -> bool {
+        self.recent_passes_elsewhere(node, seen.at, now).any(|(_, known)| known.fact > seen.fact)
     }
 
     /// Returns whether a pass is recent enough to act on. It must not be far in the future either, because
     /// another clock recorded it.
     pub(crate) fn is_recent(pass: &PassElsewhere, now: Timestamp) -> bool {
         now.duration_since(pass.at).abs() < SAME_TIME
+    }
+
+    /// The result of a reference run on this node cannot be recorded. Others need not wait for it.
+    pub(crate) fn give_up_reference(&mut self, node: &NodeName) {
+        let is_counted = |member: &mut Member| std::mem::take(&mut member.runs_reference);
+        self.running_references -= usize::from(self.members.get_mut(node).is_some_and(is_counted));
     }
 
     /// Returns whether a reference run is under way anywhere.

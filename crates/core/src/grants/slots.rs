@@ -3,7 +3,7 @@
 //! A worker holds a slot while it runs the checks, and for a moment before that. The limit protects the API server and
 //! DNS. A worker that is not started by its kubelet, or whose node is not Ready, releases its slot and keeps waiting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -39,8 +39,8 @@ pub(crate) struct Slots {
     /// When workers lose their slots, if they do not end before.
     held_until: Schedule<Timestamp, NodeName>,
     total: Workers,
-    /// Workers that were ordered and are not known yet.
-    pub(crate) asked_for: usize,
+    /// Nodes whose worker was ordered and is not known yet. It may exist even if the answer was lost.
+    pub(crate) ordered: BTreeSet<NodeName>,
 }
 
 /// The numbers of workers of one node, or of all nodes.
@@ -62,6 +62,13 @@ impl Slots {
         runs_within: SignedDuration,
         now: Timestamp,
     ) {
+        let is_known = entry.is_some_and(|entry| {
+            let node = entry.view.as_ref().map(|view| &view.id);
+            entry.workers.values().any(|worker| Some(&worker.view.stamp.node) == node)
+        });
+        if is_known {
+            self.ordered.remove(name);
+        }
         let mut workers = Workers::default();
         let mut until: Option<Timestamp> = None;
         for worker in entry.iter().flat_map(|entry| entry.workers.values()) {
@@ -106,13 +113,17 @@ impl Slots {
     /// Returns whether a worker may be started. A node that was never tried waits only for a slot, however many workers
     /// are stuck. Workers on nodes that are not Ready hold back only workers for other such nodes.
     pub(crate) fn has_room(&self, turn: Turn, slots: usize) -> bool {
-        let in_slots = self.total.in_slots + self.asked_for;
+        let in_slots = self.taken();
         let all = match turn {
             Turn::First => return in_slots < slots,
             Turn::Again => in_slots + self.total.stuck,
             Turn::NotReady => in_slots + self.total.stuck + self.total.not_ready,
         };
         in_slots < slots && all < slots.saturating_mul(WORKERS_PER_SLOT)
+    }
+
+    fn taken(&self) -> usize {
+        self.total.in_slots + self.ordered.len()
     }
 
     /// Adds a node to the queue, or removes it, whether it is in the queue or was set aside.
@@ -136,7 +147,7 @@ impl Slots {
 
     /// Removes and returns the first nodes that were set aside, as many as there are free slots for them.
     pub(crate) fn take_aside(&mut self, slots: usize) -> Vec<NodeName> {
-        let free = slots.saturating_sub(self.total.in_slots + self.asked_for);
+        let free = slots.saturating_sub(self.taken());
         let next = self.aside.iter().take(free).take_while(|((turn, _), _)| self.has_room(*turn, slots));
         let names: Vec<_> = next.map(|(_, name)| name.clone()).collect();
         for name in &names {
@@ -161,7 +172,7 @@ impl Slots {
         self.queue.clear();
         self.aside.clear();
         self.stamps.clear();
-        self.asked_for = 0;
+        self.ordered.clear();
     }
 }
 

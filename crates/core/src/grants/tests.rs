@@ -48,9 +48,9 @@ fn deletions_are_reserved_one_at_a_time() {
     grants.ordered(&reserve, noon());
     assert_eq!(deletion(&grants, &world, "b"), Err(NotDeleted::Reserving));
     assert!(deletion(&grants, &world, "a").is_ok(), "it does not wait for itself");
-    grants.settled(&"b".into(), false);
+    grants.settled(&"b".into());
     assert_eq!(deletion(&grants, &world, "b"), Err(NotDeleted::Reserving), "the answer was for another node");
-    grants.settled(&"a".into(), false);
+    grants.settled(&"a".into());
     assert!(deletion(&grants, &world, "b").is_ok());
     grants.ordered(&reserve, noon());
     grants.clear();

@@ -57,18 +57,18 @@ impl Backlog {
     }
 
     pub(super) fn report(&mut self, event: Action, now: Timestamp) {
-        let events = match Lane::of(&event) {
-            Lane::Deletion => &mut self.deletions,
-            Lane::Gate
-            | Lane::Step
-            | Lane::Unverified
-            | Lane::Waiting
-            | Lane::Verified
-            | Lane::Removal
-            | Lane::Event => &mut self.events,
-        };
+        let events = self.events_like(&event);
         let order = Order { ticket: EVENT_TICKET, action: event };
         events.push_back(QueuedWrite { order, since: now, decided: now, failing: None });
+    }
+
+    /// Puts an event back that was taken out and not sent.
+    pub(super) fn put_back(&mut self, event: QueuedWrite) {
+        self.events_like(&event.order.action).push_front(event);
+    }
+
+    fn events_like(&mut self, event: &Action) -> &mut VecDeque<QueuedWrite> {
+        if event.reports_deletion() { &mut self.deletions } else { &mut self.events }
     }
 
     pub(super) fn len(&self) -> usize {

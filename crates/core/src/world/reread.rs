@@ -5,25 +5,33 @@ use jiff::Timestamp;
 use super::{Reread, Sight, World, is_news_in_list};
 use crate::action::worker_name;
 use crate::feed::{Feed, ObjectKind};
-use crate::ids::NodeRef;
+use crate::ids::{NodeRef, Version};
+
+/// A request to read a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    at: Timestamp,
+    /// The latest versions that were known then.
+    nodes: Version,
+    workers: Version,
+}
 
 impl World {
     /// Records that a node is about to be read from the API server itself.
-    pub(crate) fn asks_for(&mut self, node: &NodeRef) {
-        let latest =
-            (self.latest.of(&Feed::of(ObjectKind::Nodes)), self.latest.of(&Feed::of(ObjectKind::Workers)));
+    pub(crate) fn asks_for(&mut self, node: &NodeRef, now: Timestamp) {
+        let [nodes, workers] =
+            [ObjectKind::Nodes, ObjectKind::Workers].map(|kind| self.latest.of(&Feed::of(kind)));
         if let Some(entry) = self.entries.get_mut(&node.name) {
             // The node may be requested again before the first answer arrives.
-            entry.asked_at.get_or_insert(latest);
+            entry.asked.get_or_insert(Asked { at: now, nodes, workers });
         }
     }
 
     /// Returns whether the store was restored from a backup: a node was read in versions below those that were known
     /// when the read was requested.
     pub(crate) fn is_restored(&self, reread: &Reread) -> bool {
-        let asked_at = self.entries.get(&reread.node.name).and_then(|entry| entry.asked_at);
-        asked_at
-            .is_some_and(|(nodes, workers)| reread.node_version < nodes || reread.worker_version < workers)
+        let asked = self.entries.get(&reread.node.name).and_then(|entry| entry.asked);
+        asked.is_some_and(|asked| reread.node_version < asked.nodes || reread.worker_version < asked.workers)
     }
 
     pub(super) fn reread(&mut self, reread: Reread, now: Timestamp) {
@@ -51,8 +59,8 @@ impl World {
             Some(_) | None => {}
         }
         if let Some(entry) = self.entries.get_mut(&node.name) {
-            entry.reread = Some(now);
-            entry.asked_at = None;
+            // The answer may show the time at which it was asked for.
+            entry.reread = Some(entry.asked.take().map_or(now, |asked| asked.at));
         }
     }
 }

@@ -131,26 +131,38 @@ impl Driver {
                     self.event_not_taken(sent, now);
                 }
             }
-            Ended::Unsent(QueuedWrite { order, since, .. }) => {
-                self.writers.queue.answered(&order.action, now);
-                if let Action::SendEvent { .. } = order.action {
-                    self.report(order.action, since);
+            Ended::Unsent(write) => {
+                self.writers.queue.answered(&write.order.action, now);
+                if let Action::SendEvent { .. } = write.order.action {
+                    self.event_not_sent(write);
                 } else {
                     self.recorder.late_orders(1);
-                    self.engine.withdraw(&order);
+                    self.engine.withdraw(&write.order);
                 }
             }
         }
     }
 
-    /// Queues an event. While nothing may be written, only deletions are reported.
-    fn report(&mut self, event: Action, since: Timestamp) {
-        let settings = &self.config.reconciliation;
-        if (settings.paused || settings.dry_run) && !event.reports_deletion() {
-            self.recorder.dropped_events(1);
+    fn report(&mut self, event: Action, now: Timestamp) {
+        if self.may_report(&event) {
+            self.writers.queue.report(event, now);
         } else {
-            self.writers.queue.report(event, since);
+            self.recorder.dropped_events(1);
         }
+    }
+
+    fn event_not_sent(&mut self, event: QueuedWrite) {
+        if self.may_report(&event.order.action) {
+            self.writers.queue.put_back(event);
+        } else {
+            self.recorder.dropped_events(1);
+        }
+    }
+
+    /// While nothing may be written, only deletions are reported.
+    fn may_report(&self, event: &Action) -> bool {
+        let settings = &self.config.reconciliation;
+        event.reports_deletion() || !(settings.paused || settings.dry_run)
     }
 
     /// Nothing else shows for long that a node was deleted, so its event is sent again. Any other event is given up.

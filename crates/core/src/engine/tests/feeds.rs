@@ -117,7 +117,7 @@ fn restored(kind: ObjectKind) -> Fact {
 fn after_a_restore_nothing_is_decided_until_everything_is_listed_again() {
     let mut engine = leading();
     engine.learn(restored(ObjectKind::Nodes), noon());
-    assert_eq!(engine.grants.slots.asked_for, 0);
+    assert_eq!(engine.grants.slots.ordered.len(), 0);
     let plan = engine.decide(noon());
     assert_eq!((plan.questions, plan.orders), (vec![Question::StartOver], vec![]));
     assert_eq!(engine.decide(noon()).questions, [], "it asks only once");

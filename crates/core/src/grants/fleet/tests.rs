@@ -24,6 +24,7 @@ fn failed(second: i64, fact: u64) -> Member {
 fn verified(runs: &[(i64, bool, i64, u64)]) -> Member {
     let run = |(started, passed, second, fact): &(i64, bool, i64, u64)| Run {
         started: at(*started),
+        ended_by: at(*second),
         passed: *passed,
         seen: Some(seen(*second, *fact)),
     };
@@ -105,9 +106,20 @@ fn a_pass_elsewhere_counts_if_it_was_started_after_the_failure_and_known_before_
 fn a_pass_that_was_started_in_the_future_proves_nothing() {
     let fleet = fleet(&[("n1", failed(10, 5)), ("n2", verified(&[(7_200, true, 30, 6)]))]);
     assert_eq!(passed_elsewhere(&fleet, 30, 40), None);
-    assert!(!fleet.has_passed_since(seen(10, 5), at(40)));
-    assert!(fleet.has_passed_since(seen(10, 5), at(7_200)));
-    assert!(!fleet.has_passed_since(seen(10, 6), at(7_200)), "both were learned by the same fact");
+    assert!(!fleet.has_passed_elsewhere_after(&name("n1"), seen(10, 5), at(40)));
+    assert!(fleet.has_passed_elsewhere_after(&name("n1"), seen(10, 5), at(7_200)));
+}
+
+#[test]
+fn a_pass_counts_after_a_failure_only_if_it_is_known_from_a_later_fact_about_another_node() {
+    let fleet = fleet(&[("n2", verified(&[(20, true, 30, 6)]))]);
+    let passed_after = |node: &str, fact: u64, now: i64| {
+        fleet.has_passed_elsewhere_after(&name(node), seen(10, fact), at(now))
+    };
+    assert!(passed_after("n1", 5, 40));
+    assert!(!passed_after("n1", 6, 40), "both were learned by the same fact");
+    assert!(!passed_after("n2", 5, 40), "it is about the node itself");
+    assert!(!passed_after("n1", 5, 20 + 15 * 60), "it is too old");
 }
 
 #[test]
@@ -158,8 +170,32 @@ fn a_failed_reference_is_trouble_for_a_while_or_until_a_later_pass() {
     fleet.note(&name("n4"), verified(&[(112, true, 116, 8)]), at(116));
     assert_eq!(trouble(&fleet, 116), None);
     let mut fleet = Fleet::default();
-    fleet.note(&name("n2"), sick, at(100 + 300));
-    assert_eq!(trouble(&fleet, 100 + 300), None, "that was long ago");
+    fleet.note(&name("n2"), sick, at(110 + 300));
+    assert_eq!(trouble(&fleet, 110 + 300), None, "that was long ago");
+}
+
+#[test]
+fn a_reference_run_counts_from_its_end_however_long_it_took() {
+    let mut fleet = Fleet::default();
+    fleet.note(&name("n2"), verified(&[(100, false, 1_000, 6)]), at(1_000));
+    assert!(trouble(&fleet, 1_299).is_some());
+    assert_eq!(trouble(&fleet, 1_300), None);
+}
+
+#[test]
+fn a_pass_that_another_clock_dates_in_the_future_does_not_end_trouble() {
+    let mut fleet = Fleet::default();
+    fleet.note(&name("n2"), verified(&[(100, false, 110, 6)]), at(110));
+    fleet.note(&name("n3"), verified(&[(3_600, true, 115, 7)]), at(115));
+    assert!(trouble(&fleet, 115).is_some());
+}
+
+#[test]
+fn trouble_ends_when_earlier_results_no_longer_count() {
+    let mut fleet = fleet(&[("n2", verified(&[(-10, false, 0, 6)]))]);
+    assert!(trouble(&fleet, 1).is_some());
+    fleet.start_over(at(1));
+    assert_eq!(trouble(&fleet, 1), None);
 }
 
 #[test]
@@ -195,6 +231,18 @@ fn a_node_that_was_asked_in_vain_is_asked_again_last() {
     fleet.note(&name("a"), Member::default(), at(62));
     fleet.note(&name("a"), verified(&[]), at(63));
     assert_eq!(order(&fleet), "acb", "it was gone in between");
+}
+
+#[test]
+fn a_reference_run_whose_result_cannot_be_recorded_is_not_waited_for() {
+    let running = Member { runs_reference: true, ..verified(&[]) };
+    let mut fleet = fleet(&[("a", running.clone()), ("b", running)]);
+    fleet.give_up_reference(&name("a"));
+    fleet.give_up_reference(&name("a"));
+    fleet.give_up_reference(&name("c"));
+    assert!(fleet.runs_reference(), "another one is under way");
+    fleet.give_up_reference(&name("b"));
+    assert!(!fleet.runs_reference());
 }
 
 #[test]

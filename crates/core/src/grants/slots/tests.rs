@@ -17,8 +17,8 @@ fn a_node_that_was_never_tried_waits_for_nothing_but_a_slot() {
     assert_eq!(turns_with_room(&slots(1, 19, 0)), [Turn::First]);
     assert_eq!(turns_with_room(&slots(1, 1_000, 1_000)), [Turn::First]);
     assert_eq!(turns_with_room(&slots(2, 0, 0)), []);
-    let asked = Slots { asked_for: 2, ..Slots::default() };
-    assert_eq!(turns_with_room(&asked), []);
+    let ordered = ["a", "b"].map(NodeName::from).into();
+    assert_eq!(turns_with_room(&Slots { ordered, ..Slots::default() }), []);
 }
 
 #[test]
