@@ -52,7 +52,7 @@ pub(crate) fn measure(runtime: &Runtime, nodes: usize, report: &mut Report) -> R
     report_times(&fleet, began, report)?;
     report.tell("until nothing was left to do", format!("{:.0} s", took.as_secs_f64()));
     Log::read(&subject)?.since(&log).report(nodes, report);
-    report_events(&subject, report)?;
+    report_events(&subject, nodes, report)?;
     report.tell("processor time", format!("{:.2} s", (process::cpu(pid)?.saturating_sub(cpu)).as_secs_f64()));
     Ok(())
 }
@@ -74,7 +74,8 @@ fn report_times(fleet: &Fleet, began: Instant, report: &mut Report) -> Result<()
     Ok(())
 }
 
-fn report_events(subject: &Subject, report: &mut Report) -> Result<()> {
+#[allow(clippy::cast_precision_loss)] // counts of nodes
+fn report_events(subject: &Subject, nodes: usize, report: &mut Report) -> Result<()> {
     let metrics = subject.metrics()?;
     let written = metrics
         .value("kube_node_ready_writes_total", &[("action", "event"), ("outcome", "done")])
@@ -84,6 +85,8 @@ fn report_events(subject: &Subject, report: &mut Report) -> Result<()> {
     report.tell("events written", written.to_string());
     report
         .tell("events dropped", dropped.map_or_else(|| "not counted".to_owned(), |count| count.to_string()));
+    let missing = nodes as f64 - written - dropped.unwrap_or_default();
+    report.at_most("events neither written nor counted as dropped", Unit::Count, missing.max(0.0), 0.0);
     Ok(())
 }
 
