@@ -158,8 +158,8 @@ mod tests {
         let one = |kind, detail| Some(Trouble::new(kind, detail));
         assert_eq!(of(&[Kind::Refused, Kind::Timeout]), one(Kind::Refused, "refused; timeout"));
         assert_eq!(
-            of(&[Kind::NotFound, Kind::Timeout, Kind::NoEndpoints, Kind::Missing]),
-            one(Kind::Missing, "missing; no-endpoints; timeout; not-found"),
+            of(&[Kind::NotFound, Kind::Timeout, Kind::NoEndpoints, Kind::NoNameserver]),
+            one(Kind::NoNameserver, "no-nameserver; no-endpoints; timeout; not-found"),
             "the fault that is clear decides, and that of the node before that of the cluster"
         );
         assert_eq!(Trouble::all(Vec::new()), None);

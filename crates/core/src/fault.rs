@@ -83,13 +83,13 @@ failures! {
             "firewall rules and security groups for TCP port 53",
         Refused "refused" Unclear "The address was reached, but nothing listens there."
             "kube-proxy of the node, then the peer",
-        Unreachable "unreachable" Node "There is no route to the address."
-            "routes and CNI plugin of the node",
+        Unreachable "unreachable" Unclear "There is no route to the address."
+            "routes and CNI plugin of the node, then the routers on the way",
         HostUnreachable "host-unreachable" Unclear "There is a route to the address, but its host does not answer."
             "the peer and its machine, then neighbours and firewall rules of the node",
         Closed "closed" Unclear "The connection was closed by the peer or on the way to it."
             "firewalls and load balancers on the way, then the peer",
-        Io "io" Node "The system reported another error."
+        Io "io" Unclear "The system reported another error."
             "the worker's log and the limits of the node",
         Resolve "resolve" Unclear "The name of the peer could not be resolved."
             "DNS, and whether the name is right",
@@ -139,7 +139,7 @@ failures! {
             "kube-proxy of the node",
         PodsUnreachable "pods-unreachable" Unclear "Pods cannot be reached at their own addresses."
             "the CNI plugin of the node",
-        Missing "missing" Node "The file does not exist."
+        Missing "missing" Unclear "The file does not exist."
             "the node, and `worker.volumes` and `worker.volumeMounts`",
         RequestLost "request-lost" Unclear "Small packets arrive, but a large request is not answered."
             "the MTU of the pod network",
@@ -159,8 +159,8 @@ failures! {
             "the events of the worker pod: usually the CNI plugin or the kubelet of the node",
         Timeout "Timeout" Unclear "The worker did not finish in time."
             "the worker's log, the load of the node, and `worker.timeoutSeconds`",
-        NotEnded "WorkerNotEnded" Node "The kubelet did not stop a worker that was deleted."
-            "the kubelet of the node",
+        NotEnded "WorkerNotEnded" Unclear "A worker that was deleted did not go away."
+            "the kubelet of the node, then finalizers on the pod",
         Failed "WorkerFailed" Unclear "The worker or an init container exited with an error and without a report."
             "the worker's log",
         Misconfigured "WorkerMisconfigured" Installation "The worker could not run its checks."

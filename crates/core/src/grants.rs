@@ -11,7 +11,7 @@ pub(crate) mod slots;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::action::Action;
 use crate::explain::{KeptOpen, NotDeleted, Trouble};
@@ -22,6 +22,10 @@ use crate::world::World;
 use fleet::{Counted, Fleet};
 use references::References;
 use slots::Slots;
+
+/// A deletion happens within this long after it was reserved, or is reserved again. Otherwise the hour of its entry
+/// would be over before an hour has passed since the deletion.
+const RESERVED_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Debug, Default)]
 pub struct Grants {
@@ -102,10 +106,13 @@ impl Grants {
         now: Timestamp,
     ) -> Deletion {
         let Some(ledger) = world.ledger() else { return Deletion::Denied(NotDeleted::LedgerUnread) };
-        let mut entries: Vec<LedgerEntry> = world.recent_deletions(now).cloned().collect();
-        if entries.iter().any(|entry| entry.node == *node) {
+        let is_this = |entry: &LedgerEntry| entry.node == *node;
+        let holds = |entry: &LedgerEntry| now.duration_since(entry.at).abs() < RESERVED_FOR;
+        if world.recent_deletions(now).any(|entry| is_this(entry) && holds(entry)) {
             return Deletion::Reserved;
         }
+        let others = world.recent_deletions(now).filter(|entry| !is_this(entry));
+        let mut entries: Vec<LedgerEntry> = others.cloned().collect();
         if self.reserving.as_ref().is_some_and(|other| *other != node.name) {
             return Deletion::Denied(NotDeleted::Reserving);
         }

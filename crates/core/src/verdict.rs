@@ -163,11 +163,11 @@ mod tests {
         };
         let expected = |blame, cause: &str, reason: &str| (blame, cause.to_owned(), reason.to_owned());
         assert_eq!(
-            report(&["forbidden", "busy", "timeout", "missing"]),
+            report(&["forbidden", "busy", "timeout", "no-nameserver"]),
             expected(
                 Blame::Node,
-                "MissingMissing",
-                "missing: missing; failed, too: busy, timeout, forbidden"
+                "NoNameserverNoNameserver",
+                "no-nameserver: no-nameserver; failed, too: busy, timeout, forbidden"
             )
         );
         assert_eq!(
@@ -203,7 +203,7 @@ mod tests {
         let reason = "services: no-dns-endpoints; failed, too: dns, web".to_owned();
         let expected = (Blame::Cluster, "ServicesNoDnsEndpoints".to_owned(), reason);
         assert_eq!(of("no-dns-endpoints", "resolve"), expected);
-        assert_eq!(of("no-dns-endpoints", "missing").0, Blame::Node, "a failure of the node");
+        assert_eq!(of("no-dns-endpoints", "no-nameserver").0, Blame::Node, "a failure of the node");
         assert_eq!(of("no-endpoints", "resolve").0, Blame::Cluster, "another Service");
     }
 

@@ -195,7 +195,7 @@ pub struct LedgerView {
 }
 
 /// The reservation of the deletion of one node.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LedgerEntry {
     pub node: NodeRef,
     /// When it was reserved.

@@ -197,7 +197,7 @@ pub struct World {
     /// The version of the last ledger that was read, if it is older than the known one.
     older_ledger: Option<Version>,
     /// When this process first saw each entry of the ledger.
-    reserved: BTreeMap<NodeRef, Timestamp>,
+    reserved: BTreeMap<LedgerEntry, Timestamp>,
     latest: Latest,
     workers: WorkerCounts,
     touched: BTreeSet<NodeName>,
@@ -275,7 +275,7 @@ impl World {
         let entries = self.ledger.iter().flat_map(|ledger| &ledger.entries);
         entries.filter(move |entry| {
             let is_recent = |at: Timestamp, window| now.duration_since(at).abs() < window;
-            let seen = self.reserved.get(&entry.node).copied();
+            let seen = self.reserved.get(entry).copied();
             is_recent(entry.at, HOUR)
                 || seen.is_some_and(|seen| is_recent(seen, HOUR)) && is_recent(entry.at, DAY)
         })
@@ -346,9 +346,9 @@ impl World {
             return;
         }
         self.older_ledger = None;
-        self.reserved.retain(|node, _| ledger.entries.iter().any(|entry| entry.node == *node));
+        self.reserved.retain(|known, _| ledger.entries.contains(known));
         for entry in &ledger.entries {
-            self.reserved.entry(entry.node.clone()).or_insert(now);
+            self.reserved.entry(entry.clone()).or_insert(now);
         }
         self.ledger = Some(ledger);
     }

@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::check::{About, Check, Context, Kind, Outcome, Trouble, span};
-use crate::net::io_trouble;
 
 pub(crate) static ABOUT: About = About {
     name: "file",
@@ -17,8 +16,10 @@ pub(crate) static ABOUT: About = About {
     kinds: &[
         (Kind::Missing, "look at the node, and at worker.volumes and worker.volumeMounts"),
         (Kind::Timeout, "the file system does not answer: look at the disk or the network it is on"),
-        (Kind::Unreachable, "the worker has no access: look at the permissions of the directories"),
-        (Kind::Io, "look at the file system, and at the log of the node's kernel"),
+        (
+            Kind::Io,
+            "look at the permissions of the directories, the file system, and the log of the node's kernel",
+        ),
     ],
 };
 
@@ -56,7 +57,7 @@ impl Check for File {
                 {
                     Trouble::new(Kind::Missing, format!("{} does not exist", self.path)).into()
                 }
-                Ok(Ok(Err(error))) => io_trouble(&error, &format!("{}:", self.path)).into(),
+                Ok(Ok(Err(error))) => Trouble::new(Kind::Io, format!("{}: {error}", self.path)).into(),
                 Ok(Err(_)) => Trouble::new(Kind::Io, format!("{}: the lookup failed", self.path)).into(),
                 Err(_) => {
                     let detail = format!("{}: no answer after {}", self.path, span(start.elapsed()));

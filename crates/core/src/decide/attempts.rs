@@ -123,11 +123,14 @@ impl<'a> Attempts<'a> {
     }
 
     /// When the next attempt is due. If the process that wrote the state had a clock ahead of this one, the planned
-    /// delay still holds, counted from when the state was first seen.
+    /// delay still holds, counted from when the state was first seen. It was planned under the policy of that time: a
+    /// shorter longest delay holds at once, and results of other checks are not waited for.
     fn due(self, state: &NodeState) -> Timestamp {
         let seen = self.subject.entry.state_seen;
-        let planned = state.next_try.map_or(seen, |next_try| {
-            let span = next_try.duration_since(state.at).max(SignedDuration::ZERO);
+        let is_required = self.subject.is_required(state.policy.as_ref(), state.requires.as_ref());
+        let longest = self.subject.cx.policy.retry.longest_delay();
+        let planned = state.next_try.filter(|_| is_required).map_or(seen, |next_try| {
+            let span = next_try.duration_since(state.at).clamp(SignedDuration::ZERO, longest);
             next_try.min(later(seen, span))
         });
         // A run that ended while its node was not Ready says nothing about the node, so it is not waited for.

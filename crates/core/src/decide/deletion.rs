@@ -149,7 +149,11 @@ pub(super) fn record_reference(subject: &Subject<'_>, worker: &SeenWorker, verdi
     let state = NodeState {
         serial: before.serial.saturating_add(1),
         reference: pass.map(|pass| Reference { pass, at, requires }).or(before.reference.clone()),
-        trouble: subject.cx.grants.fleet.trouble_to_record(),
+        // A failed reference run is trouble that no record shows yet, and another leader has to learn of it.
+        trouble: match pass {
+            Some(false) => Some(subject.cx.now),
+            Some(true) | None => subject.cx.grants.fleet.trouble_to_record(),
+        },
         ..before
     };
     let patch = PatchBuilder::new(subject.view).state(&state).build();

@@ -28,6 +28,8 @@ const SEVERAL: &str = "report: several failures, one of them the node's own";
 const UNKNOWN: &str = "report: a kind that is not in the table";
 
 const TIMEOUT: Report = report(Blame::Node, "report: the node's own fault", &[("dns", "timeout")]);
+const UNREACHABLE: Report =
+    report(Blame::Node, "report: the node's own fault", &[("network", "unreachable"), ("dns", "io")]);
 const BUSY: Report = report(Blame::Cluster, OF_THE_CLUSTER, &[("kubernetes", "busy")]);
 const SERVFAIL: Report = report(Blame::Cluster, OF_THE_CLUSTER, &[("dns", "servfail")]);
 const NO_ENDPOINTS: Report = report(Blame::Cluster, OF_THE_CLUSTER, &[("services", "no-endpoints")]);
@@ -43,12 +45,20 @@ const BROKEN_MACHINE: &[Report] = &[
     TIMEOUT,
     TIMEOUT,
     TIMEOUT,
-    report(Blame::Node, SEVERAL, &[("kubernetes", "busy"), ("network", "unreachable"), ("dns", "timeout")]),
+    report(
+        Blame::Node,
+        SEVERAL,
+        &[("kubernetes", "busy"), ("dns", "no-nameserver"), ("network", "unreachable")],
+    ),
     report(Blame::Node, SEVERAL, &[("services", "forbidden"), ("dns", "timeout")]),
     report(Blame::Node, UNKNOWN, &[("gpu", "gpu-lost")]),
-    report(Blame::Node, UNKNOWN, &[("services", "no-endpoints"), ("gpu", "gpu-lost"), ("disk", "missing")]),
+    report(
+        Blame::Node,
+        UNKNOWN,
+        &[("services", "no-endpoints"), ("gpu", "gpu-lost"), ("dns", "no-nameserver")],
+    ),
 ];
-const DNS_IS_DOWN: &[Report] = &[TIMEOUT, TIMEOUT, SERVFAIL, NO_DNS];
+const DNS_IS_DOWN: &[Report] = &[TIMEOUT, UNREACHABLE, SERVFAIL, NO_DNS];
 const API_SERVER_IS_DOWN: &[Report] = &[TIMEOUT, BUSY];
 const BY_CHANCE: &[Report] =
     &[BUSY, SERVFAIL, NO_ENDPOINTS, NO_DNS, BUSY_AND_FORBIDDEN, BUSY_AND_TIMEOUT, FORBIDDEN, FORBIDDEN];

@@ -13,8 +13,8 @@ use super::{Monitor, Rule, Write, state_of};
 
 /// A decision is based on a read that was answered within this time.
 const LAST_LOOK: SignedDuration = SignedDuration::from_secs(1);
-/// The causes in the reports of this simulation that cannot be the fault of the cluster.
-const OWN_FAULTS: [&str; 2] = ["NetworkUnreachable", "DiskMissing"];
+/// The cause in the reports of this simulation that cannot be the fault of the cluster.
+const OWN_FAULT: &str = "DnsNoNameserver";
 /// The number by which a pod on its own node is known as a writer. It knows of no other node.
 const ON_ITS_NODE: usize = usize::MAX;
 
@@ -111,7 +111,7 @@ impl Monitor {
         state: &NodeState,
         worker: &WorkerView,
     ) {
-        if state.cause.as_deref().is_some_and(|cause| OWN_FAULTS.contains(&cause)) {
+        if state.cause.as_deref() == Some(OWN_FAULT) {
             return;
         }
         let (uid, settings) = (&worker.id.uid, &write.config().worker);

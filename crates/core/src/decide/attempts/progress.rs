@@ -29,6 +29,7 @@ pub(in crate::decide) enum Progress {
 /// clocks may be wrong.
 pub(in crate::decide) fn progress(subject: &Subject<'_>, worker: &SeenWorker) -> Progress {
     let settings = &subject.cx.policy.worker;
+    let ready = subject.entry.ready_since.filter(|_| subject.view.ready);
     match &worker.view.stage {
         Stage::Ended(ending) => {
             let ran_here = worker.view.host.as_ref() == Some(&subject.view.id.name);
@@ -38,7 +39,7 @@ pub(in crate::decide) fn progress(subject: &Subject<'_>, worker: &SeenWorker) ->
         }
         Stage::Pending(waiting) => {
             // A worker may not start while its node is not Ready. This is not held against the node.
-            let Some(ready) = subject.entry.ready_since.filter(|_| subject.view.ready) else {
+            let Some(ready) = ready else {
                 return Progress::Waiting { stage: WorkerStage::NodeNotReady, until: None };
             };
             let known = waiting.as_ref().and_then(|waiting| waiting_failure(&waiting.reason));
@@ -48,7 +49,11 @@ pub(in crate::decide) fn progress(subject: &Subject<'_>, worker: &SeenWorker) ->
             span.judge(subject, stage, failure)
         }
         Stage::Running => {
-            let span = Span { from: worker.since, limit: settings.runs_within() };
+            // Its end may not be reported while its node is not Ready. This is not held against the node.
+            let Some(ready) = ready else {
+                return Progress::Waiting { stage: WorkerStage::Running, until: None };
+            };
+            let span = Span { from: worker.since.max(ready), limit: settings.runs_within() };
             span.judge(subject, WorkerStage::Running, WorkerFailure::Timeout)
         }
     }

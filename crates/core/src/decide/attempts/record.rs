@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::reference::Reference;
+use super::reference::ReferenceRun;
 use super::{Attempts, IfItFails, Probation};
 use crate::action::{Action, Closing, EventReason, EventText, Recorded};
 use crate::decide::gate::{self, Evidence};
@@ -70,13 +70,13 @@ impl<'a> Attempts<'a> {
         match (fault.blame, self.subject.trouble()) {
             (Blame::Node, None) => self.fail_by_its_own_fault(attempt, asked_for, fault),
             (Blame::Unclear, None) => match self.reference(attempt, since) {
-                Reference::NotNeeded | Reference::Passed => {
+                ReferenceRun::NotNeeded | ReferenceRun::Passed => {
                     self.fail_by_its_own_fault(attempt, asked_for, fault)
                 }
-                Reference::AwaitedUntil(end) => {
+                ReferenceRun::AwaitedUntil(end) => {
                     self.waiting(Wait::Reference).wants(Want::Reference).wakes(end).keeps_worker()
                 }
-                Reference::Missing => {
+                ReferenceRun::Missing => {
                     let reason = Remark::NoReference.on(&fault.reason);
                     self.fail_by_fault_of(Blame::Cluster, &fault.cause, &reason, asked_for)
                 }

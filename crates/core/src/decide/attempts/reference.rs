@@ -7,7 +7,7 @@ use crate::decide::{Mode, verification};
 use crate::explain::later;
 
 /// Whether the checks pass on a verified node while they fail on this one.
-pub(super) enum Reference {
+pub(super) enum ReferenceRun {
     /// Nothing follows from this failure but the next attempt.
     NotNeeded,
     Passed,
@@ -19,7 +19,7 @@ pub(super) enum Reference {
 
 impl Attempts<'_> {
     /// Finds out whether the checks pass on a verified node. They failed on this one, which is known since `since`.
-    pub(super) fn reference(self, attempt: u32, since: Timestamp) -> Reference {
+    pub(super) fn reference(self, attempt: u32, since: Timestamp) -> ReferenceRun {
         let (cx, name) = (self.subject.cx, &self.subject.view.id.name);
         let may_close = || verification::may_be_closed(self.subject);
         let closes =
@@ -29,17 +29,17 @@ impl Attempts<'_> {
         let counts_as_failed = attempt >= max_attempts && self.attempt() <= max_attempts;
         // On its own node, a pod knows of no other node.
         if cx.mode == Mode::DaemonSet || !closes && !counts_as_failed {
-            return Reference::NotNeeded;
+            return ReferenceRun::NotNeeded;
         }
         if cx.grants.fleet.has_passed_elsewhere(name, since, cx.now) {
-            return Reference::Passed;
+            return ReferenceRun::Passed;
         }
         if !cx.grants.can_make_reference(name) {
             // Nothing else follows if a node that is not closed by this counts as failed: it is not deleted.
-            return if closes { Reference::Missing } else { Reference::NotNeeded };
+            return if closes { ReferenceRun::Missing } else { ReferenceRun::NotNeeded };
         }
         let worker = &cx.policy.worker;
         let end = later(since, worker.pending_timeout() + worker.runs_within());
-        if cx.now < end { Reference::AwaitedUntil(end) } else { Reference::Missing }
+        if cx.now < end { ReferenceRun::AwaitedUntil(end) } else { ReferenceRun::Missing }
     }
 }
