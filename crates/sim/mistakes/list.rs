@@ -175,8 +175,8 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a node is deleted before the right to it was reserved",
         file: "crates/core/src/grants.rs",
-        right: "        if entries.iter().any(|entry| entry.node == *node) {\n",
-        wrong: "        if entries.len() < usize::MAX {\n",
+        right: "        if world.recent_deletions(now).any(|entry| is_this(entry) && holds(entry)) {\n",
+        wrong: "        if world.recent_deletions(now).all(|entry| !is_this(entry) || holds(entry)) {\n",
         noticed_by: &[],
     },
     Mistake {
@@ -332,6 +332,20 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         right: "                || seen.is_some_and(|seen| is_recent(seen, HOUR)) && is_recent(entry.at, DAY)\n",
         wrong: "                || seen.is_some_and(|seen| is_recent(seen, HOUR) && is_recent(entry.at, HOUR.min(DAY)))\n",
         noticed_by: &["S4, budget"],
+    },
+    Mistake {
+        name: "B15: what may be missing everywhere is the node's own fault",
+        file: "crates/core/src/fault.rs",
+        right: "        Unreachable \"unreachable\" Unclear ",
+        wrong: "        Unreachable \"unreachable\" Node ",
+        noticed_by: &["blame"],
+    },
+    Mistake {
+        name: "L4: nodes wait for the delay of an earlier configuration",
+        file: "crates/core/src/decide/attempts.rs",
+        right: "            let span = next_try.duration_since(state.at).clamp(SignedDuration::ZERO, longest);\n",
+        wrong: "            let span = next_try.duration_since(state.at).max(SignedDuration::ZERO);\n",
+        noticed_by: &["L4", "L1, recovered"],
     },
     Mistake {
         name: "the time of workers goes on while nobody leads",

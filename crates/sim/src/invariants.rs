@@ -133,9 +133,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// A monitor that has seen nothing yet.
     #[must_use]
-    pub(crate) fn new(config: &Config, pools: &[PoolView], now: Timestamp) -> Self {
-        let mut recovery = Recovery::default();
-        recovery.configured(config);
+    pub(crate) fn new(pools: &[PoolView], now: Timestamp) -> Self {
         Self {
             broken: None,
             proofs: BTreeSet::new(),
@@ -153,7 +151,7 @@ impl Monitor {
             pools: Pools::new(pools, now),
             failed_again: FailedAgain::default(),
             closings: Closings::default(),
-            recovery,
+            recovery: Recovery::default(),
             held: slots::Held::default(),
             by_hand: BTreeSet::new(),
             unsound: BTreeMap::new(),
@@ -252,7 +250,6 @@ impl Monitor {
     /// The configuration was edited.
     pub(crate) fn config_changed(&mut self, api: &Api, config: &Config, now: Timestamp) {
         self.touched(None);
-        self.recovery.configured(config);
         for (_, node) in api.nodes() {
             self.node_changed(&node.view.id.name, Some(&node.view), config, now);
         }

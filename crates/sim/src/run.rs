@@ -157,7 +157,7 @@ impl Sim {
             refusals: scenario.refusals.clone(),
             fed: Version(0),
             has_new_streams: false,
-            monitor: Monitor::new(&scenario.config, &scenario.pools, start),
+            monitor: Monitor::new(&scenario.pools, start),
             story: Story::new(mode),
             stats: Stats::default(),
         };

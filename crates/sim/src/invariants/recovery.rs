@@ -32,7 +32,6 @@ pub(super) struct Recovery {
     since: BTreeMap<String, (Uid, BootId, Timestamp)>,
     /// Nodes of which an event was lost, until it must have been made up for.
     blind: BTreeMap<String, Timestamp>,
-    longest_delay: SignedDuration,
     next: Timestamp,
 }
 
@@ -65,20 +64,15 @@ impl Recovery {
         known.2
     }
 
-    /// The configuration was read or edited.
-    pub(super) fn configured(&mut self, config: &Config) {
-        let delay = SignedDuration::from_secs(config.reconciliation.max_retry_delay_seconds.into());
-        self.longest_delay = self.longest_delay.max(delay);
-    }
-
-    /// The time in which a node must be open. An earlier configuration may have had a longer delay.
-    fn limit(&self, config: &Config, nodes: usize) -> SignedDuration {
+    /// The time in which a node must be open.
+    fn limit(config: &Config, nodes: usize) -> SignedDuration {
         let worker = &config.worker;
         let slots = usize::try_from(config.limits.max_concurrent_workers).unwrap_or(1);
         let turns = i32::try_from(nodes.div_ceil(slots)).unwrap_or(i32::MAX);
         let run = worker.runs_within();
         let reference = worker.pending_timeout() + run;
-        self.longest_delay + run + reference + run * turns + STEPS
+        let delay = SignedDuration::from_secs(config.reconciliation.max_retry_delay_seconds.into());
+        delay + run + reference + run * turns + STEPS
     }
 }
 
@@ -95,7 +89,7 @@ pub(crate) fn look(sim: &mut Sim) {
     }
     let nodes: Vec<(String, NodeView)> =
         sim.api.nodes().map(|(name, node)| (name.clone(), node.view.clone())).collect();
-    let limit = sim.monitor.recovery.limit(&sim.config, nodes.len());
+    let limit = Recovery::limit(&sim.config, nodes.len());
     for (name, node) in nodes {
         if !must_open(sim, &name, &node) || sim.monitor.recovery.is_blind(&name, sim.now) {
             sim.monitor.recovery.touched(Some(&name));
