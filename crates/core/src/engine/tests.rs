@@ -135,3 +135,30 @@ fn trouble_ends_when_other_checks_are_required() {
     engine.configure(&config("worker: {dnsTestDomains: [example.com]}"));
     assert_eq!(engine.trouble(), None);
 }
+
+#[test]
+fn a_recorded_state_names_its_policy_and_what_that_required() {
+    let yaml = "nodeManagement: {onReboot: close}";
+    let mut engine = knowing_everything(yaml);
+    let state = NodeState { phase: StatePhase::Verified, ..NodeState::new("u1".into(), "b0".into(), noon()) };
+    let annotations = [(names::STATE_ANNOTATION.to_owned(), serde_json::to_string(&state).unwrap())];
+    let labels = [(names::VERIFIED_LABEL.to_owned(), "true".to_owned())];
+    let restarted = NodeView {
+        annotations: annotations.into_iter().collect(),
+        labels: labels.into_iter().collect(),
+        ..node_named("n1", "u1", 2)
+    };
+    engine.learn(Fact::Nodes(vec![restarted], Version(2)), noon());
+    engine.lead();
+    let plan = engine.decide(noon());
+    let [Order { action: Action::CloseGate { patch, .. }, .. }] = &plan.orders[..] else {
+        panic!("{plan:?}")
+    };
+    let Policy { name, requires, .. } = Policy::from(&config(yaml));
+    let recorded = format!("{patch:?}");
+    for part in
+        [format!("policy\\\":\\\"{}", name.as_str()), format!("requires\\\":\\\"{}", requires.as_str())]
+    {
+        assert!(recorded.contains(&part), "{part} is not in {recorded}");
+    }
+}

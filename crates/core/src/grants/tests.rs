@@ -1,4 +1,5 @@
 use super::*;
+use crate::action::{EventReason, EventText};
 use crate::config::Config;
 use crate::ids::Version;
 use crate::view::LedgerView;
@@ -39,6 +40,35 @@ fn a_deletion_waits_until_the_ledger_is_read_and_then_keeps_within_the_budget() 
     assert!(matches!(deletion(&grants, &world(&[]), "a"), Ok(Some(Action::ReserveDeletion { .. }))));
     assert_eq!(deletion(&grants, &world(&["a"]), "a"), Ok(None));
     assert_eq!(deletion(&grants, &world(&["a"]), "b"), Err(NotDeleted::Budget { used: 1, allowed: 1 }));
+}
+
+#[test]
+fn a_reservation_that_is_too_old_to_act_on_is_renewed() {
+    let grants = Grants::default();
+    let after = |minutes, deleted: &[&str]| {
+        let now = noon() + SignedDuration::from_mins(minutes);
+        match grants.deletion(&node("a"), &policy(), &world(deleted), now) {
+            Deletion::Denied(why) => Err(why),
+            Deletion::Reserved => Ok(None),
+            Deletion::Free(reserve) => Ok(Some(reserve)),
+        }
+    };
+    assert_eq!(after(4, &["a"]), Ok(None));
+    let Ok(Some(Action::ReserveDeletion { entries, .. })) = after(5, &["a"]) else { panic!("not renewed") };
+    let renewed = LedgerEntry { node: node("a"), at: noon() + SignedDuration::from_mins(5) };
+    assert_eq!(entries, [renewed], "its own entry is replaced, and does not count");
+    assert_eq!(after(5, &["a", "b"]), Err(NotDeleted::Budget { used: 1, allowed: 1 }));
+}
+
+#[test]
+fn a_node_that_is_about_to_be_deleted_is_known_until_its_order_is_settled() {
+    let mut grants = Grants::default();
+    let version = Version(1);
+    let event = EventText { reason: EventReason::NodeDeleted, message: String::new(), warning: true };
+    grants.ordered(&Action::DeleteNode { node: node("a"), version, claim: None, event }, noon());
+    assert_eq!(grants.harmful().collect::<Vec<_>>(), [&NodeName::from("a")]);
+    grants.settled(&"a".into());
+    assert_eq!(grants.harmful().count(), 0);
 }
 
 #[test]

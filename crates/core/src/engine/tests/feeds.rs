@@ -39,6 +39,7 @@ fn every_feed_has_to_be_listed() {
         engine.learn(list, noon());
     }
     assert!(engine.knows_enough(), "pools are not waited for");
+    assert_eq!(*engine.feeds(), Feed::all(&Policies::from(&config)));
 }
 
 #[test]
