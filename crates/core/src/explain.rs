@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::fault::{self, WorkerFailure};
-pub(crate) use messages::{Message, Remark};
+pub(crate) use messages::{Message, Remark, WithoutReport};
 pub use reason::Reason;
 pub use why::{
     Attempt, ClosedGate, Excluded, FreeRun, GateWait, KeptOpen, LastResult, LeftAlone, NeverGated,

@@ -11,7 +11,7 @@ use super::gate::Evidence;
 use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, tidy};
 use crate::action::Removal;
-use crate::explain::{Note, ProbationReason, Wait, Why, later, seconds};
+use crate::explain::{Note, ProbationReason, Wait, Why, WithoutReport, later};
 use crate::fault::WorkerFailure;
 use crate::state::{NodeState, StatePhase};
 use crate::verdict::{Fault, Verdict};
@@ -52,7 +52,9 @@ impl<'a> Attempts<'a> {
                 self.waiting(Wait::OutdatedWorker).acts(tidy::remove(&worker.view, Removal::Outdated))
             }
             None => match self.vanished_worker() {
-                Some(worker) => self.record_no_verdict("the worker vanished", worker.asked_for),
+                Some(worker) => {
+                    self.record_no_verdict(&WithoutReport::Vanished.to_string(), worker.asked_for)
+                }
                 None => self.try_next(),
             },
         }
@@ -213,7 +215,7 @@ impl<'a> Attempts<'a> {
         if subject.entry.reread.is_none_or(|at| at < until) {
             return waiting.wants(Want::Reread(subject.view.id.clone()));
         }
-        let reason = format!("for {} the kubelet has not ended a worker that was deleted", seconds(limit));
+        let reason = WithoutReport::NotEnded { after: limit }.to_string();
         self.fail(self.attempt(), until, None, &Fault::of(WorkerFailure::NotEnded, reason))
     }
 }

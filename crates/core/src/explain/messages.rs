@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Attempt, Trouble, Why};
+use jiff::SignedDuration;
+
+use super::{Attempt, Trouble, Why, WorkerStage, seconds};
 use crate::ids::NodeName;
 
 /// What an event reports, where that is not the explanation itself.
@@ -59,6 +61,27 @@ impl Remark<'_> {
             Self::Trouble(trouble) => format!("{reason}; {trouble}"),
             Self::StaysOpen(why) => format!("{reason}; it stays open: {why}"),
             Self::MayNotClose(why) => format!("{reason}; {why}"),
+        }
+    }
+}
+
+/// Why a run failed or gave no verdict, where no report of a worker says so.
+pub(crate) enum WithoutReport<'a> {
+    NotEnded { after: SignedDuration },
+    TimedOut { stage: &'a WorkerStage, after: SignedDuration },
+    Vanished,
+    RanElsewhere,
+}
+
+impl Display for WithoutReport<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEnded { after } => {
+                write!(f, "after {} a worker that was deleted is still there", seconds(*after))
+            }
+            Self::TimedOut { stage, after } => write!(f, "after {} {stage}", seconds(*after)),
+            Self::Vanished => f.write_str("the worker vanished"),
+            Self::RanElsewhere => f.write_str("the worker did not run on this node"),
         }
     }
 }

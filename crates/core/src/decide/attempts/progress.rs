@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::subject::Subject;
-use crate::explain::{Phase, WorkerStage, later, seconds};
+use crate::explain::{Phase, WithoutReport, WorkerStage, later};
 use crate::fault::{WorkerFailure, waiting_failure};
 use crate::verdict::{Fault, Verdict, judge};
 use crate::view::Stage;
@@ -33,7 +33,7 @@ pub(in crate::decide) fn progress(subject: &Subject<'_>, worker: &SeenWorker) ->
     match &worker.view.stage {
         Stage::Ended(ending) => {
             let ran_here = worker.view.host.as_ref() == Some(&subject.view.id.name);
-            let elsewhere = || Verdict::Inconclusive("the worker did not run on this node".to_owned());
+            let elsewhere = || Verdict::Inconclusive(WithoutReport::RanElsewhere.to_string());
             let verdict = if ran_here { judge(ending) } else { elsewhere() };
             Progress::Over { verdict, since: worker.since }
         }
@@ -81,7 +81,7 @@ impl Span {
         } else if subject.entry.reread.is_none_or(|at| at < until) {
             Progress::Unsure
         } else {
-            let reason = format!("after {} {stage}", seconds(self.limit));
+            let reason = WithoutReport::TimedOut { stage: &stage, after: self.limit }.to_string();
             Progress::Over { verdict: Verdict::Fail(Fault::of(failure, reason)), since: until }
         }
     }
