@@ -193,14 +193,14 @@ mod tests {
     fn server() -> (Forwarder, mpsc::Receiver<u8>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let forwarder = Forwarder::start(listener.local_addr().unwrap()).unwrap();
-        let (tell, heard) = mpsc::channel();
+        let (sender, heard) = mpsc::channel();
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (mut stream, tell) = (stream.unwrap(), tell.clone());
+                let (mut stream, sender) = (stream.unwrap(), sender.clone());
                 thread::spawn(move || {
                     let mut byte = [0];
                     while stream.read_exact(&mut byte).is_ok() {
-                        tell.send(byte[0]).unwrap();
+                        sender.send(byte[0]).unwrap();
                         if stream.write_all(&[byte[0] + 1]).is_err() {
                             return;
                         }

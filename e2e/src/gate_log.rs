@@ -38,7 +38,7 @@ impl GateLog<'_, '_> {
     pub fn so_far(&self) -> Result<Vec<&'static str>> {
         let object = self.node.object()?;
         let now = object["metadata"]["resourceVersion"].as_str().context("a node has a version")?;
-        let text = self.node.cluster().wait_for("a watch to tell of the present", || {
+        let text = self.node.cluster().wait_for("a watch to show the present", || {
             let text = fs::read_to_string(self.program.log())?;
             ensure!(self.program.exit_status().is_none(), "the watch has ended: {text}");
             Ok(text.lines().any(|line| line.split(' ').next() == Some(now)).then_some(text))

@@ -31,7 +31,7 @@ struct Case {
     node: &'static str,
     fault: Fault,
     cause: &'static str,
-    told: &'static [&'static str],
+    shown: &'static [&'static str],
 }
 
 const CASES: [Case; 5] = [
@@ -39,31 +39,31 @@ const CASES: [Case; 5] = [
         node: "no-dns",
         fault: Fault::Dns,
         cause: "DnsTimeout",
-        told: &["dns: kubernetes.default.svc.cluster.local timed out after 3 s at 10."],
+        shown: &["dns: kubernetes.default.svc.cluster.local timed out after 3 s at 10."],
     },
     Case {
         node: "no-api",
         fault: Fault::Api,
         cause: "KubernetesTimeout",
-        told: &["kubernetes: ", "firewall"],
+        shown: &["kubernetes: ", "firewall"],
     },
     Case {
         node: "no-services",
         fault: Fault::Services,
         cause: "DnsTimeout",
-        told: &["dns: ", "look at kube-proxy", "failed, too: kubernetes, network, services"],
+        shown: &["dns: ", "look at kube-proxy", "failed, too: kubernetes, network, services"],
     },
     Case {
         node: "no-pods",
         fault: Fault::Pods,
         cause: "NetworkPodsUnreachable",
-        told: &["network: ", "default/web"],
+        shown: &["network: ", "default/web"],
     },
     Case {
         node: "small-mtu",
         fault: Fault::Mtu,
         cause: "KubernetesAnswerLost",
-        told: &["kubernetes: ", "large packets are lost"],
+        shown: &["kubernetes: ", "large packets are lost"],
     },
 ];
 
@@ -147,10 +147,10 @@ impl<'a> Broken<'a> {
         assert_eq!(state["cause"], case.cause, "{state}");
         let attempt = state["attempt"].as_u64().context("no attempt")?;
         let attempt = if attempt <= 3 { format!("{attempt} of 3") } else { attempt.to_string() };
-        let told = format!("closed: attempt {attempt} failed: {}; ", text(&state["reason"]));
-        case.told.iter().for_each(|part| assert!(told.contains(part), "{told}"));
-        let condition = cluster.wait_for("the condition to tell of the last attempt", || {
-            Ok(node.condition()?.filter(|condition| condition.message.starts_with(&told)))
+        let expected = format!("closed: attempt {attempt} failed: {}; ", text(&state["reason"]));
+        case.shown.iter().for_each(|part| assert!(expected.contains(part), "{expected}"));
+        let condition = cluster.wait_for("the condition to show the last attempt", || {
+            Ok(node.condition()?.filter(|condition| condition.message.starts_with(&expected)))
         })?;
         assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", case.cause));
         cluster.eventually("an event for each attempt", || Ok(self.failures()? >= 3))?;

@@ -114,8 +114,8 @@ fn a_node_that_was_restarted_is_closed_at_once_if_that_is_asked_for(
     node.machine()?.reboot()?;
     wait_for_another_verdict(cluster, node, &before, "verified")?;
     assert_eq!(gate.so_far()?, ["open", "closed", "open"]);
-    let told = node.events()?;
-    let closed = told.iter().find(|event| event.reason == "Closed").context("nobody was told")?;
+    let events = node.events()?;
+    let closed = events.iter().find(|event| event.reason == "Closed").context("no event about it")?;
     assert_eq!(closed.note, "closed: the node was restarted and has to be verified again");
     Ok(())
 }

@@ -87,22 +87,22 @@ fn a_node_that_joins_closed_is_verified_and_opened<'c>(
     assert!(node.is_verified()?, "the label comes with the opening");
     assert_eq!(node.taints()?, others);
     let state = node.state()?;
-    let told = ["uid", "phase", "serial", "attempt", "cause", "nextTry"].map(|field| state[field].clone());
-    assert_eq!(told, [json!(node.uid()), json!("verified"), json!(1), json!(1), json!(null), json!(null)]);
+    let recorded = ["uid", "phase", "serial", "attempt", "cause", "nextTry"].map(|field| state[field].clone());
+    assert_eq!(recorded, [json!(node.uid()), json!("verified"), json!(1), json!(1), json!(null), json!(null)]);
     assert_eq!(state["boot"], node.object()?["status"]["nodeInfo"]["bootID"]);
 
     cluster.eventually("its worker to be gone", || Ok(node.workers()?.is_empty()))?;
     let verified = "open: verified on attempt 1".to_owned();
     let condition = Condition { status: "True".into(), reason: "Verified".into(), message: verified.clone() };
     assert_eq!(node.condition()?, Some(condition));
-    let told = cluster.wait_for("an event", || {
+    let events = cluster.wait_for("an event", || {
         let mut events = node.events()?;
         events.retain(|event| event.reporter == "kube-node-ready");
         Ok((!events.is_empty()).then_some(events))
     })?;
-    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(
-        (told[0].reason.as_str(), told[0].kind.as_str(), &told[0].note),
+        (events[0].reason.as_str(), events[0].kind.as_str(), &events[0].note),
         ("Verified", "Normal", &verified)
     );
     asks_little(cluster, before)?;
@@ -159,7 +159,7 @@ fn a_startup_gate_opens_when_its_init_pod_is_ready(cluster: &Cluster) -> Result<
     cluster.api().patch(&format!("{pod}/status"), &json!({ "status": { "conditions": conditions } }))?;
     cluster.eventually("the startup gate to open", || Ok(node.taints()?.is_empty()))?;
     assert!(condition_of_pod(cluster, pod, "Ready")?);
-    let completed = node.annotation("startup.k8s.io/completedAt")?.context("when is not told")?;
+    let completed = node.annotation("startup.k8s.io/completedAt")?.context("there is no time")?;
     assert!(completed.parse::<u64>().is_ok_and(|seconds| seconds > 1_700_000_000), "{completed}");
     assert!(node.is_verified()?);
     cluster

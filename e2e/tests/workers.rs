@@ -56,8 +56,8 @@ fn a_worker_that_somebody_ends_costs_no_attempt_and_one_that_hangs_does(cluster:
     // From here on the worker is left alone.
     team.wait_for_state("attempt", 1)?;
     assert_eq!(team.state()?["cause"], "Timeout");
-    let told = team.reason()?;
-    assert!(told.starts_with("after 14 s the worker runs the checks"), "{told}");
+    let reason = team.reason()?;
+    assert!(reason.starts_with("after 14 s the worker runs the checks"), "{reason}");
 
     // A worker that exits with 0 has passed, whatever its termination message says.
     let words = "]]\u{1b}[31m not a report {";
@@ -169,9 +169,9 @@ fn a_node_with_a_name_of_253_characters_is_verified(
     assert_eq!(node.name().len(), 253);
     node.wait_until_open()?;
     assert!(node.is_verified()?);
-    cluster.eventually("its worker to be gone and its story to be told", || {
-        let told = node.events()?.iter().any(|event| event.reason == "Verified");
-        Ok(told && node.workers()?.is_empty() && node.condition()?.is_some_and(|it| it.status == "True"))
+    cluster.eventually("its worker to be gone and its verification to be reported", || {
+        let is_reported = node.events()?.iter().any(|event| event.reason == "Verified");
+        Ok(is_reported && node.workers()?.is_empty() && node.condition()?.is_some_and(|it| it.status == "True"))
     })?;
     let refused: Vec<_> = node.writes()?.into_iter().filter(|write| !write.succeeded()).collect();
     assert_eq!(refused, []);
@@ -195,8 +195,8 @@ fn an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_fixed(
     fs::write(&file, &broken)?;
     cluster.eventually("the edit to be rejected", || Ok(reloads("rejected")? == Some(1.0)))?;
     let log = controller.log()?;
-    let told = log.iter().find(|line| line["level"] == "error").context("nothing is told")?;
-    let problems = told["problems"].as_str().context("no problems are told")?;
+    let line = log.iter().find(|line| line["level"] == "error").context("no error")?;
+    let problems = line["problems"].as_str().context("no problems")?;
     assert!(
         problems.contains("worker.timeoutSeconds: expected a whole number, found the text \"20\""),
         "{problems}"
@@ -213,12 +213,12 @@ fn an_edit_that_breaks_the_configuration_changes_nothing_until_it_is_fixed(
     assert_eq!(reloads("ok")?, Some(0.0));
 
     controller.reconfigure(&config.clone().set("reconciliation.paused", true))?;
-    cluster.eventually("the mended edit to be in force", || Ok(reloads("ok")? == Some(1.0)))?;
-    let nodes = cluster.fakes("mended", 1)?;
+    cluster.eventually("the corrected edit to be in force", || Ok(reloads("ok")? == Some(1.0)))?;
+    let nodes = cluster.fakes("fixed", 1)?;
     cluster.eventually("the new node to wait", || {
         Ok(controller.log()?.iter().any(|line| {
             let state = line["state"].as_str().unwrap_or_default();
-            line["node"] == "mended-0" && state.contains("reconciliation.paused is set")
+            line["node"] == "fixed-0" && state.contains("reconciliation.paused is set")
         }))
     })?;
     assert!(!nodes[0].is_open()?);
@@ -301,12 +301,12 @@ impl<'c> Team<'c> {
     /// Waits until the reason begins like this, and, if the node has failed, until its condition shows it.
     #[track_caller]
     fn wait_for_reason(&self, beginning: &str) -> Result<()> {
-        self.cluster.eventually(&format!("{} to be told {beginning:?}", self.node.name()), || {
+        self.cluster.eventually(&format!("{} to show {beginning:?}", self.node.name()), || {
             let (state, reason) = (self.state()?, self.reason()?);
             ensure!(reason.starts_with(beginning), "the state says {state}");
             assert!(!self.node.taints()?.is_empty(), "opened although {reason}");
-            let told = self.node.condition()?.map(|condition| condition.message).unwrap_or_default();
-            Ok(state["phase"] != "failed" || told.contains(beginning))
+            let message = self.node.condition()?.map(|condition| condition.message).unwrap_or_default();
+            Ok(state["phase"] != "failed" || message.contains(beginning))
         })
     }
 

@@ -39,18 +39,18 @@ fn engine(config: &Config, facts: Vec<Fact>) -> Engine {
 fn standings(engine: &Engine, now: Timestamp) -> BTreeMap<String, String> {
     engine
         .explanations()
-        .map(|(name, told)| (name.to_string(), format!("{} {}", told.phase, told.at(now))))
+        .map(|(name, explanation)| (name.to_string(), format!("{} {}", explanation.phase, explanation.at(now))))
         .collect()
 }
 
 /// The same without the next attempt and the actions of a dry run, which depend on when the decision was made.
 fn without_plans(engine: &Engine) -> BTreeMap<String, String> {
-    let plain = |mut told: Explanation| {
-        told.notes.retain(|note| !matches!(note, Note::DryRun { .. }));
-        told.next_attempt = None;
-        format!("{} {told}", told.phase)
+    let plain = |mut explanation: Explanation| {
+        explanation.notes.retain(|note| !matches!(note, Note::DryRun { .. }));
+        explanation.next_attempt = None;
+        format!("{} {explanation}", explanation.phase)
     };
-    engine.explanations().map(|(name, told)| (name.to_string(), plain(told.clone()))).collect()
+    engine.explanations().map(|(name, explanation)| (name.to_string(), plain(explanation.clone()))).collect()
 }
 
 fn actions(plan: &Plan) -> Vec<Action> {
@@ -91,15 +91,15 @@ fn events(config: &Config, cluster: &Cluster) -> [Vec<Fact>; 3] {
 /// Interleaves the events: watches of different kinds run concurrently, and may deliver an event twice.
 fn interleaved(random: &mut Random, config: &Config, cluster: &Cluster) -> Vec<Fact> {
     let mut kinds = events(config, cluster).map(std::collections::VecDeque::from);
-    let mut told: Vec<Fact> = Vec::new();
+    let mut facts: Vec<Fact> = Vec::new();
     while kinds.iter().any(|kind| !kind.is_empty()) {
         let kind = random.below(3);
-        told.extend(kinds[kind].pop_front());
-        if random.chance(20) && !told.is_empty() {
-            told.push(random.pick(&told).clone());
+        facts.extend(kinds[kind].pop_front());
+        if random.chance(20) && !facts.is_empty() {
+            facts.push(random.pick(&facts).clone());
         }
     }
-    told
+    facts
 }
 
 #[test]

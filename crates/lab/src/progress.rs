@@ -1,4 +1,4 @@
-//! Tells a person what is going on: a line that counts seconds on a terminal, plain lines otherwise.
+//! Shows progress: a line that counts seconds on a terminal, plain lines otherwise.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;

@@ -103,7 +103,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         noticed_by: &[],
     },
     Mistake {
-        name: "a time limit is judged by what the watch told last",
+        name: "a time limit is judged by what the watch showed last",
         file: "crates/core/src/decide/attempts/progress.rs",
         right: "        } else if subject.entry.reread.is_none_or(|at| at < until) {\n            Progress::Unsure\n",
         wrong: "        } else if false {\n            Progress::Unsure\n",

@@ -18,7 +18,7 @@ const SEEDS: [(u64, &str); 14] = [
         "a pass that was first seen after a controller restart counted as newer than the failure before it",
     ),
     (13448, "a machine that died right after its restart still showed the pods of before as ready"),
-    (18723, "a node that was read afresh under a known name had been restarted before"),
+    (18723, "a node that was read again under a known name had been restarted before"),
     (1134, "a node on probation waited for a worker that its dead kubelet never ended"),
     (50341, "a pass was taken for as new as the late news that its worker ran, and let a node be deleted"),
     (51952, "an annotation that outlived a restart was believed by a controller that came after it"),

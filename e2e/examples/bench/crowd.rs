@@ -111,7 +111,7 @@ impl<'a> Crowd<'a> {
             ] {
                 let times = || rates.iter().map(|rate| field(rate).as_secs_f64());
                 let (least, most) = (times().fold(f64::MAX, f64::min), times().fold(0.0, f64::max));
-                report.tell(what, format!("{:.2} s ({least:.2} to {most:.2})", median(times())));
+                report.add(what, format!("{:.2} s ({least:.2} to {most:.2})", median(times())));
             }
         }
         Ok(())
@@ -242,8 +242,8 @@ impl<'a> Crowd<'a> {
             ("p99", |rate: &Rate| rate.p99, 1.5),
         ] {
             let (bare, product) = (rate(Who::Baseline, field), rate(Who::Product, field));
-            report.tell(&format!("{what}, baseline"), format!("{:.1} ms", bare * 1e3));
-            report.tell(&format!("{what}, product"), format!("{:.1} ms", product * 1e3));
+            report.add(&format!("{what}, baseline"), format!("{:.1} ms", bare * 1e3));
+            report.add(&format!("{what}, product"), format!("{:.1} ms", product * 1e3));
             let ratio = ratio(&self.rates, |rate| field(rate).as_secs_f64());
             report.at_most(&format!("{what}, product to baseline"), Unit::Times, ratio, limit);
         }
@@ -258,8 +258,8 @@ impl<'a> Crowd<'a> {
         let median_of =
             |who| median(self.bursts.iter().filter(|(of, _)| *of == who).map(|(_, burst)| per_second(burst)));
         report.section(&format!("{nodes} simulated nodes, all workers have finished: openings a second"));
-        report.tell("baseline", format!("{:.0}", median_of(Who::Baseline)));
-        report.tell("product", format!("{:.0}", median_of(Who::Product)));
+        report.add("baseline", format!("{:.0}", median_of(Who::Baseline)));
+        report.add("product", format!("{:.0}", median_of(Who::Product)));
         report.at_least("product to baseline", Unit::Times, ratio(&self.bursts, per_second), 0.95);
         for (who, burst) in &self.bursts {
             report.note(format!("{who:?}: {:.0} a second", burst.openings_per_second));
@@ -271,9 +271,9 @@ impl<'a> Crowd<'a> {
             ("of this, until the last gate was open", (|rate| rate.cpu_to_open) as fn(&Rate) -> _),
             ("with the start and the making of workers", |rate| rate.cpu_in_all),
         ] {
-            report.tell(what, format!("{:.2} s", product(field)));
+            report.add(what, format!("{:.2} s", product(field)));
         }
-        report.tell("baseline", format!("{:.2} s", rate(Who::Baseline, |rate| rate.cpu)));
+        report.add("baseline", format!("{:.2} s", rate(Who::Baseline, |rate| rate.cpu)));
     }
 
     fn report_requests(&self, subject: &Subject, report: &mut Report) -> Result<()> {
@@ -292,18 +292,18 @@ impl<'a> Crowd<'a> {
             as_f64(writes.values().sum::<usize>() - waiting) / as_f64(nodes),
             5.0,
         );
-        report.tell("conditions of waiting nodes", waiting.to_string());
+        report.add("conditions of waiting nodes", waiting.to_string());
         report.at_most("writes that were refused", Unit::Count, as_f64(traffic.failures()), 0.0);
         let reads = traffic.reads();
         report.at_most("reads", Unit::Count, as_f64(reads.values().sum()), 0.0);
-        report.note(format!("writes: {}; reads: {}", traffic::told(&writes), traffic::told(&reads)));
+        report.note(format!("writes: {}; reads: {}", traffic::described(&writes), traffic::described(&reads)));
         eprintln!("nothing happens for {} s", IDLE.as_secs());
         let before = process::cpu(pid)?;
         std::thread::sleep(IDLE);
         let idle = Traffic::of(&self.lab, &subject.agent)?.since(&traffic).all();
         let is_lease = idle.keys().all(|kind| kind.ends_with(" leases"));
-        report.demand("requests in an idle minute", traffic::told(&idle), "leases alone", is_lease);
-        report.tell(
+        report.demand("requests in an idle minute", traffic::described(&idle), "leases alone", is_lease);
+        report.add(
             "processor time in that minute",
             format!("{:.2} s", (process::cpu(pid)?.saturating_sub(before)).as_secs_f64()),
         );
@@ -329,8 +329,8 @@ impl<'a> Crowd<'a> {
         report.section("From the start of the product until it is ready");
         let starts = self.bursts.iter().filter(|(who, _)| *who == Who::Product);
         let start = median(starts.map(|(_, burst)| burst.start_to_ready.as_secs_f64()));
-        report.tell(&format!("{few} nodes with finished workers"), format!("{:.0} ms", start * 1e3));
-        report.tell(&what, format!("{:.0} ms", again.start_to_ready.as_secs_f64() * 1e3));
+        report.add(&format!("{few} nodes with finished workers"), format!("{:.0} ms", start * 1e3));
+        report.add(&what, format!("{:.0} ms", again.start_to_ready.as_secs_f64() * 1e3));
         Ok(())
     }
 }
@@ -338,10 +338,10 @@ impl<'a> Crowd<'a> {
 fn report_memory(what: &str, memory: Memory, limit: Option<f64>, report: &mut Report) {
     let (now, peak) = (mebibytes(memory.now), mebibytes(memory.peak));
     match limit {
-        None => report.tell(what, format!("{now:.1} MiB")),
+        None => report.add(what, format!("{now:.1} MiB")),
         Some(limit) => report.at_most(what, Unit::Mebibytes, now, limit),
     }
-    report.tell("  at its peak", format!("{peak:.1} MiB"));
+    report.add("  at its peak", format!("{peak:.1} MiB"));
 }
 
 /// Compares the product with the baseline that was measured just before or after it, because the speed of a machine

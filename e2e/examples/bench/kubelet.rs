@@ -67,13 +67,13 @@ pub(crate) fn measure(runtime: &Runtime, joins: usize, report: &mut Report) -> R
     drop(subject);
     let (bare, opened) = (median(bare), median(opened));
     report.section(&format!("Real kubelets, {joins} nodes each: from Ready"));
-    report.tell("to the end of a bare pod with one DNS query", format!("{bare:.2} s"));
-    report.tell("to the open gate", format!("{opened:.2} s"));
+    report.add("to the end of a bare pod with one DNS query", format!("{bare:.2} s"));
+    report.add("to the open gate", format!("{opened:.2} s"));
     report.at_most("product to bare pod", Unit::Times, opened / bare, 1.3);
-    report.tell("memory of a worker at its peak", told(memory));
+    report.add("memory of a worker at its peak", mebibytes(memory));
     #[allow(clippy::cast_precision_loss)] // far below what a float holds exactly
     let size = fs_err::metadata(&archive)?.len() as f64 / 1e6;
-    report.tell("size of the image", format!("{size:.1} MB"));
+    report.add("size of the image", format!("{size:.1} MB"));
     Ok(())
 }
 
@@ -84,7 +84,7 @@ fn permit(lab: &Lab) -> Result<()> {
     lab.apply(&knr_e2e::product::permissions(NAMESPACE, &file)?)
 }
 
-fn told(kibibytes: u64) -> String {
+fn mebibytes(kibibytes: u64) -> String {
     match kibibytes {
         0 => "not seen".to_owned(),
         #[allow(clippy::cast_precision_loss)] // far below what a float holds exactly

@@ -86,7 +86,7 @@ impl Report {
     }
 
     /// Adds a measurement without a limit.
-    pub(crate) fn tell(&mut self, what: &str, measured: String) {
+    pub(crate) fn add(&mut self, what: &str, measured: String) {
         self.row(what, measured, String::new(), None);
     }
 

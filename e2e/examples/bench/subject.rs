@@ -97,7 +97,7 @@ impl Subject {
         let deadline = Instant::now() + patience;
         loop {
             let orders = self.metrics()?.value("kube_node_ready_queue_orders", &[]);
-            if orders.context("it does not tell how many orders there are")? < 0.5 {
+            if orders.context("it does not report how many orders there are")? < 0.5 {
                 return Ok(());
             }
             if Instant::now() > deadline {

@@ -50,21 +50,21 @@ pub(crate) fn measure(runtime: &Runtime, nodes: usize, report: &mut Report) -> R
     let took = began.elapsed();
     report.section(&format!("{nodes} simulated nodes, workers finish at 100 a second"));
     report_times(&fleet, began, report)?;
-    report.tell("until nothing was left to do", format!("{:.0} s", took.as_secs_f64()));
+    report.add("until nothing was left to do", format!("{:.0} s", took.as_secs_f64()));
     Log::read(&subject)?.since(&log).report(nodes, report);
     report_events(&subject, nodes, report)?;
-    report.tell("processor time", format!("{:.2} s", (process::cpu(pid)?.saturating_sub(cpu)).as_secs_f64()));
+    report.add("processor time", format!("{:.2} s", (process::cpu(pid)?.saturating_sub(cpu)).as_secs_f64()));
     Ok(())
 }
 
 fn report_times(fleet: &Fleet, began: Instant, report: &mut Report) -> Result<()> {
     let seen = fleet.nodes.look();
     let last = seen.values().filter_map(|node| node.opened_at).max().context("no openings")?;
-    report.tell("last opening after", format!("{:.0} s", last.duration_since(began).as_secs_f64()));
+    report.add("last opening after", format!("{:.0} s", last.duration_since(began).as_secs_f64()));
     let lag = |node: &SeenNode| Some(node.judged_at?.saturating_duration_since(node.opened_at?));
     let lags: Vec<Duration> = seen.values().filter_map(lag).collect();
-    report.tell("conditions", lags.len().to_string());
-    report.tell("p50, from the opening to the condition", seconds(percentile(&lags, 0.5)));
+    report.add("conditions", lags.len().to_string());
+    report.add("p50, from the opening to the condition", seconds(percentile(&lags, 0.5)));
     report.at_most(
         "the latest of them",
         Unit::Seconds,
@@ -82,9 +82,9 @@ fn report_events(subject: &Subject, nodes: usize, report: &mut Report) -> Result
         .context("no count of the events that were written")?;
     // Earlier versions dropped events and did not count them.
     let dropped = metrics.value("kube_node_ready_events_dropped_total", &[]);
-    report.tell("events written", written.to_string());
+    report.add("events written", written.to_string());
     report
-        .tell("events dropped", dropped.map_or_else(|| "not counted".to_owned(), |count| count.to_string()));
+        .add("events dropped", dropped.map_or_else(|| "not counted".to_owned(), |count| count.to_string()));
     let missing = nodes as f64 - written - dropped.unwrap_or_default();
     report.at_most("events neither written nor counted as dropped", Unit::Count, missing.max(0.0), 0.0);
     Ok(())
@@ -119,6 +119,6 @@ impl Log {
     #[allow(clippy::cast_precision_loss)] // counts of lines
     fn report(self, nodes: usize, report: &mut Report) {
         report.at_most("warnings and errors in the log", Unit::Count, self.warnings as f64, 0.0);
-        report.tell("lines of the log for a node", format!("{:.1}", self.lines as f64 / nodes as f64));
+        report.add("lines of the log for a node", format!("{:.1}", self.lines as f64 / nodes as f64));
     }
 }

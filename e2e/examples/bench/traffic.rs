@@ -68,7 +68,7 @@ fn is_about_us(event: &AuditEvent) -> bool {
 }
 
 /// The kinds of requests, as text.
-pub(crate) fn told(kinds: &BTreeMap<String, usize>) -> String {
+pub(crate) fn described(kinds: &BTreeMap<String, usize>) -> String {
     if kinds.is_empty() {
         return "none".to_owned();
     }

@@ -73,7 +73,7 @@ impl Sight {
         }
     }
 
-    fn told(&self) -> &str {
+    fn summary(&self) -> &str {
         match (self.is_open, self.pods) {
             (true, 0) => "verified; waiting for its pod",
             (true, _) => "verified; its pod runs",
@@ -162,20 +162,20 @@ impl Watch {
             times.open = times.open.or(sight.is_open.then_some(now));
             if self.nodes.get(&name) != Some(&sight) {
                 self.nodes.insert(name.clone(), sight);
-                self.tell(&name);
+                self.show(&name);
             }
         }
         Ok(())
     }
 
-    fn tell(&mut self, changed: &str) {
+    fn show(&mut self, changed: &str) {
         match (self.manner, self.nodes.get(changed)) {
             (Manner::Table(drawn), _) => self.draw(drawn),
             (Manner::Lines, Some(sight)) => {
                 println!(
                     "   {:5.1} s  {}",
                     self.began.elapsed().as_secs_f64(),
-                    line(changed, sight, sight.told())
+                    line(changed, sight, sight.summary())
                 );
             }
             (Manner::Lines | Manner::Silence, _) => {}
@@ -190,7 +190,7 @@ impl Watch {
         // A wrapped line could not be redrawn.
         let room = terminal_width().saturating_sub(BEFORE_TEXT);
         for (name, sight) in &self.nodes {
-            println!("\x1b[2K   {}", line(name, sight, &shortened(sight.told(), room)));
+            println!("\x1b[2K   {}", line(name, sight, &shortened(sight.summary(), room)));
         }
         self.manner = Manner::Table(self.nodes.len());
         let _ = stdout().flush();
@@ -198,14 +198,14 @@ impl Watch {
 }
 
 fn terminal_width() -> usize {
-    let told = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
-    if told == 0 { USUAL_WIDTH } else { told }
+    let width = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
+    if width == 0 { USUAL_WIDTH } else { width }
 }
 
-fn line(name: &str, sight: &Sight, told: &str) -> String {
+fn line(name: &str, sight: &Sight, summary: &str) -> String {
     let (gate, style) = sight.gate();
     let ready = if sight.is_ready { "Ready" } else { "NotReady" };
-    format!("{name:<4}{ready:<10}{style}{gate:<8}{style:#}{told}")
+    format!("{name:<4}{ready:<10}{style}{gate:<8}{style:#}{summary}")
 }
 
 fn seen(node: &Value) -> Sight {

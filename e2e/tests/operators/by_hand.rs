@@ -226,7 +226,7 @@ pub(crate) fn the_script_runs_the_controller_of_this_checkout(cluster: &Cluster)
         Ok(fs::read_to_string(dry.log())?.contains("dry run, would start worker 1 of n2"))
     })?;
     dry.terminate()?;
-    assert!(dry.wait(PATIENCE)?.success(), "it stops when it is told to");
+    assert!(dry.wait(PATIENCE)?.success(), "it stops at the signal");
     assert_eq!(node.state()?, Value::Null);
 
     let program = cluster.spawn("script", script())?;

@@ -99,9 +99,9 @@ fn an_unknown_user_is_reported(controller: &mut Controller) -> Result<()> {
     controller.restart()?;
     assert_eq!(controller.program().wait(PATIENCE)?.code(), Some(FORBIDDEN));
     let log = controller.log()?.split_off(before);
-    let told =
+    let says_so =
         |line: &Value| line["msg"].as_str().is_some_and(|text| text.contains("does not accept who we are"));
-    assert!(log.iter().any(told), "{log:#?}");
+    assert!(log.iter().any(says_so), "{log:#?}");
     Ok(())
 }
 

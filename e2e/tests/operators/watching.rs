@@ -122,8 +122,8 @@ fn an_edit_by_a_swapped_link_comes_into_force(
     publish(&folder, "..2", &asks_for_more.text())?;
     cluster.eventually("the edit to be rejected", || Ok(reloads("rejected")? == Some(1.0)))?;
     let log = controller.log()?;
-    let told = log.iter().find_map(|line| line["permissions"].as_str()).context("nothing is told")?;
-    assert!(told.contains("watch pods in namespace default"), "{told}");
+    let permissions = log.iter().find_map(|line| line["permissions"].as_str()).context("no line about it")?;
+    assert!(permissions.contains("watch pods in namespace default"), "{permissions}");
 
     let edited = config
         .clone()

@@ -181,14 +181,14 @@ pub(crate) fn pod_changes(
     after: Option<&InitPodView>,
     version: Version,
 ) -> Vec<Fact> {
-    let told = |feed: Feed| match (before, after) {
+    let listed = |feed: Feed| match (before, after) {
         (_, Some(pod)) if feed.shows(pod) => Some(Fact::InitPod(pod.clone(), feed)),
         (Some(pod), _) if feed.shows(pod) => {
             Some(Fact::InitPodGone(pod.uid.clone(), pod.host.clone(), version, feed))
         }
         _ => None,
     };
-    Feed::of_init_pods(&Policies::from(config)).into_iter().filter_map(told).collect()
+    Feed::of_init_pods(&Policies::from(config)).into_iter().filter_map(listed).collect()
 }
 
 /// A condition as it appears in a Node object.

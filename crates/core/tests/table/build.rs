@@ -57,8 +57,8 @@ pub(super) fn node(cluster: &mut Cluster, spec: &NodeSpec) -> NodeView {
             annotate(&mut document, names::STATE_ANNOTATION, Some(text));
         }
     }
-    if let Some(told) = &spec.condition {
-        put_condition(&mut document, condition_json(&condition(told)));
+    if let Some(shown) = &spec.condition {
+        put_condition(&mut document, condition_json(&condition(shown)));
     }
     if let Some(ready) = spec.ready {
         let status = if ready { "True" } else { "False" };

@@ -25,7 +25,7 @@ struct Stage {
     subject: String,
     /// Orders that have not been answered.
     given: Vec<Order>,
-    told: Vec<String>,
+    events: Vec<String>,
 }
 
 /// Plays a case and returns the differences from its expectations.
@@ -38,7 +38,7 @@ pub(crate) fn play(case: &Scene) -> Vec<String> {
         now: clock(case.now.as_deref().unwrap_or("10:00:30")),
         subject: first_node.map_or_else(|| "n1".to_owned(), build::name_of),
         given: Vec::new(),
-        told: Vec::new(),
+        events: Vec::new(),
     };
     stage.open(case);
     let mut wrong = stage.check(case, 0);
@@ -199,16 +199,16 @@ impl Stage {
                     other => panic!("{other} is no answer"),
                 },
             };
-            let told = self.engine.settle(&order, outcome, self.now);
-            self.told.extend(told.iter().map(|action| without_day(&action.to_string())));
+            let reports = self.engine.settle(&order, outcome, self.now);
+            self.events.extend(reports.iter().map(|action| without_day(&action.to_string())));
         }
     }
 
     fn check(&mut self, scene: &Scene, step: usize) -> Vec<String> {
         let plan = self.engine.decide(self.now);
         let confirmed = plan.confirmed.iter().flat_map(Action::events);
-        self.told.extend(confirmed.map(|action| without_day(&action.to_string())));
-        let told = std::mem::take(&mut self.told);
+        self.events.extend(confirmed.map(|action| without_day(&action.to_string())));
+        let reported = std::mem::take(&mut self.events);
         self.given.extend(plan.orders.iter().cloned());
         let Some(expect) = &scene.expect else { return Vec::new() };
         let mut compare = Differences { scene, step, wrong: Vec::new() };
@@ -223,7 +223,7 @@ impl Stage {
             None => compare.lists("ask", &[], &asked.filter(|ask| ask != "everything").collect::<Vec<_>>()),
         }
         if let Some(events) = &expect.events {
-            compare.lists("events", events, &told);
+            compare.lists("events", events, &reported);
         }
         self.check_standing(expect, &plan, &mut compare);
         compare.wrong
@@ -236,7 +236,7 @@ impl Stage {
                 .find(|(name, _)| name.as_str() == node)
                 .map(|(_, explanation)| explanation)
         };
-        let sentence = |node: &str| standing(node).map_or("nothing".to_owned(), |told| told.at(self.now));
+        let sentence = |node: &str| standing(node).map_or("nothing".to_owned(), |explanation| explanation.at(self.now));
         match &expect.say {
             None => {}
             Some(Say::One(say)) => compare.texts("say", say, &sentence(&self.subject)),
@@ -251,7 +251,7 @@ impl Stage {
             }
         }
         if let Some(phase) = &expect.phase {
-            let got = standing(&self.subject).map_or("nothing".to_owned(), |told| told.phase.to_string());
+            let got = standing(&self.subject).map_or("nothing".to_owned(), |explanation| explanation.phase.to_string());
             compare.texts("phase", phase, &got);
         }
         if let Some(wake) = &expect.wake {

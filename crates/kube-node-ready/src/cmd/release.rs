@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn a_line_says_what_became_of_a_node() {
-        let told = |fate: Fate| strip_str(&line(&Step::Node("n1".into(), fate))).to_string();
-        assert_eq!(told(Fate::Opened(taints())), "opened  n1  without node-ready/unverified\n");
-        assert_eq!(told(Fate::Gone), "gone    n1\n");
+        let said = |fate: Fate| strip_str(&line(&Step::Node("n1".into(), fate))).to_string();
+        assert_eq!(said(Fate::Opened(taints())), "opened  n1  without node-ready/unverified\n");
+        assert_eq!(said(Fate::Gone), "gone    n1\n");
         let closed = Closed { node: "n1".into(), taints: taints(), why: "no (403)".into() };
-        assert_eq!(told(Fate::Closed(closed)), "CLOSED  n1  no (403)\n");
+        assert_eq!(said(Fate::Closed(closed)), "CLOSED  n1  no (403)\n");
     }
 
     #[test]

@@ -63,8 +63,8 @@ fn wrong_config(text: &str, mistakes: Option<&str>) -> Option<String> {
         (Ok(_), None) => None,
         (Ok(_), Some(_)) => Some("this configuration has none of the mistakes that follow".to_owned()),
         (Err(problems), None) => Some(problems.to_string()),
-        (Err(problems), Some(told)) => {
-            (problems.to_string().trim() != told.trim()).then(|| format!("the mistakes are: {problems}"))
+        (Err(problems), Some(expected)) => {
+            (problems.to_string().trim() != expected.trim()).then(|| format!("the mistakes are: {problems}"))
         }
     }
 }

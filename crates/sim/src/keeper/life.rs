@@ -301,14 +301,14 @@ impl Sim {
         let now = self.now;
         let Some(keeper) = self.keepers.get_mut(name) else { return };
         let is_in_vain = is_in_vain(&order.action, &outcome);
-        let told = keeper.engine.settle(order, outcome, now);
+        let reports = keeper.engine.settle(order, outcome, now);
         if is_in_vain && let Some(run) = keeper.run.clone() {
             // A judgement is not kept until it can be written: by then the node may be healthy again.
             let gone = keeper.remove(&run.id, &run.stamp.node.name);
             keeper.engine.learn(Fact::Sound(run.stamp.node), now);
             keeper.engine.learn(gone, now);
         }
-        for action in told {
+        for action in reports {
             self.keeper_carries_out(name, Order { ticket: u64::MAX, action });
         }
     }
