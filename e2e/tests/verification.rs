@@ -87,8 +87,12 @@ fn a_node_that_joins_closed_is_verified_and_opened<'c>(
     assert!(node.is_verified()?, "the label comes with the opening");
     assert_eq!(node.taints()?, others);
     let state = node.state()?;
-    let recorded = ["uid", "phase", "serial", "attempt", "cause", "nextTry"].map(|field| state[field].clone());
-    assert_eq!(recorded, [json!(node.uid()), json!("verified"), json!(1), json!(1), json!(null), json!(null)]);
+    let recorded =
+        ["uid", "phase", "serial", "attempt", "cause", "nextTry"].map(|field| state[field].clone());
+    assert_eq!(
+        recorded,
+        [json!(node.uid()), json!("verified"), json!(1), json!(1), json!(null), json!(null)]
+    );
     assert_eq!(state["boot"], node.object()?["status"]["nodeInfo"]["bootID"]);
 
     cluster.eventually("its worker to be gone", || Ok(node.workers()?.is_empty()))?;

@@ -171,7 +171,9 @@ fn a_node_with_a_name_of_253_characters_is_verified(
     assert!(node.is_verified()?);
     cluster.eventually("its worker to be gone and its verification to be reported", || {
         let is_reported = node.events()?.iter().any(|event| event.reason == "Verified");
-        Ok(is_reported && node.workers()?.is_empty() && node.condition()?.is_some_and(|it| it.status == "True"))
+        Ok(is_reported
+            && node.workers()?.is_empty()
+            && node.condition()?.is_some_and(|it| it.status == "True"))
     })?;
     let refused: Vec<_> = node.writes()?.into_iter().filter(|write| !write.succeeded()).collect();
     assert_eq!(refused, []);

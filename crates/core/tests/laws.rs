@@ -39,7 +39,9 @@ fn engine(config: &Config, facts: Vec<Fact>) -> Engine {
 fn standings(engine: &Engine, now: Timestamp) -> BTreeMap<String, String> {
     engine
         .explanations()
-        .map(|(name, explanation)| (name.to_string(), format!("{} {}", explanation.phase, explanation.at(now))))
+        .map(|(name, explanation)| {
+            (name.to_string(), format!("{} {}", explanation.phase, explanation.at(now)))
+        })
         .collect()
 }
 

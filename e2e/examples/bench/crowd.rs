@@ -296,7 +296,11 @@ impl<'a> Crowd<'a> {
         report.at_most("writes that were refused", Unit::Count, as_f64(traffic.failures()), 0.0);
         let reads = traffic.reads();
         report.at_most("reads", Unit::Count, as_f64(reads.values().sum()), 0.0);
-        report.note(format!("writes: {}; reads: {}", traffic::described(&writes), traffic::described(&reads)));
+        report.note(format!(
+            "writes: {}; reads: {}",
+            traffic::described(&writes),
+            traffic::described(&reads)
+        ));
         eprintln!("nothing happens for {} s", IDLE.as_secs());
         let before = process::cpu(pid)?;
         std::thread::sleep(IDLE);

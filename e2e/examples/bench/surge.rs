@@ -83,8 +83,7 @@ fn report_events(subject: &Subject, nodes: usize, report: &mut Report) -> Result
     // Earlier versions dropped events and did not count them.
     let dropped = metrics.value("kube_node_ready_events_dropped_total", &[]);
     report.add("events written", written.to_string());
-    report
-        .add("events dropped", dropped.map_or_else(|| "not counted".to_owned(), |count| count.to_string()));
+    report.add("events dropped", dropped.map_or_else(|| "not counted".to_owned(), |count| count.to_string()));
     let missing = nodes as f64 - written - dropped.unwrap_or_default();
     report.at_most("events neither written nor counted as dropped", Unit::Count, missing.max(0.0), 0.0);
     Ok(())

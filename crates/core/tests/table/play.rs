@@ -236,7 +236,8 @@ impl Stage {
                 .find(|(name, _)| name.as_str() == node)
                 .map(|(_, explanation)| explanation)
         };
-        let sentence = |node: &str| standing(node).map_or("nothing".to_owned(), |explanation| explanation.at(self.now));
+        let sentence =
+            |node: &str| standing(node).map_or("nothing".to_owned(), |explanation| explanation.at(self.now));
         match &expect.say {
             None => {}
             Some(Say::One(say)) => compare.texts("say", say, &sentence(&self.subject)),
@@ -251,7 +252,8 @@ impl Stage {
             }
         }
         if let Some(phase) = &expect.phase {
-            let got = standing(&self.subject).map_or("nothing".to_owned(), |explanation| explanation.phase.to_string());
+            let got = standing(&self.subject)
+                .map_or("nothing".to_owned(), |explanation| explanation.phase.to_string());
             compare.texts("phase", phase, &got);
         }
         if let Some(wake) = &expect.wake {
