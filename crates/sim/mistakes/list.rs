@@ -341,6 +341,13 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         noticed_by: &["blame"],
     },
     Mistake {
+        name: "L3: a node is charged with its own fault while the cluster is suspected",
+        file: "crates/core/src/decide/attempts/record.rs",
+        right: "            (Blame::Node, None) => self",
+        wrong: "            (Blame::Node, _) => self",
+        noticed_by: &["L3, trouble"],
+    },
+    Mistake {
         name: "L4: nodes wait for the delay of an earlier configuration",
         file: "crates/core/src/decide/attempts.rs",
         right: "            let span = next_try.duration_since(state.at).clamp(SignedDuration::ZERO, longest);\n",

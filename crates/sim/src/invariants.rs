@@ -302,7 +302,7 @@ impl Monitor {
         // A leader cannot know which nodes another leader closes at the same time.
         if sole {
             self.brake(decided, now);
-            self.may_close(decided, now);
+            self.may_close_and_charge(decided, now);
         }
     }
 

@@ -130,7 +130,9 @@ impl Monitor {
         let required = &decided.engine.policies().fallback().requires;
         let failing = self.failing(decided, |monitor, entry| {
             let is_required = entry.workers.values().all(|worker| worker.view.stamp.requires == *required);
-            monitor.has_recorded_failure(decided, entry, now)
+            let recorded = entry.state.as_ref().and_then(|state| state.requires.as_ref());
+            let is_recorded_required = recorded.is_none_or(|recorded| recorded == required);
+            is_recorded_required && monitor.has_recorded_failure(decided, entry, now)
                 || is_required && monitor.has_known_failure(entry)
         });
         decided.config.limits.deletion.too_many_failing(failing.len(), managed)

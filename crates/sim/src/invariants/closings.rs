@@ -1,7 +1,7 @@
 //! L3: how many open nodes may be closed, for whatever reason: it failed on probation, was restarted, or never had the
 //! gate.
 //!
-//! - No node is closed while the cluster is in trouble ([`Rule::Trouble`]): too many nodes fail, or a reference run failed
+//! - No node is closed or charged with an attempt while the cluster is in trouble ([`Rule::Trouble`]): too many nodes fail, or a reference run failed
 //!   and nothing has passed since.
 //! - At most `max(1, floor(maxFailingPercent / 100 * nodes in scope))` nodes are closed and unproven at any time
 //!   ([`Rule::Closings`]). These are nodes that were tried or closed before, and not verified since. A node that is new
@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use knr_core::action::Action;
+use knr_core::action::{Action, Recorded};
 use knr_core::ids::{NodeRef, Requires, Uid};
 use knr_core::view::NodeView;
 
@@ -80,8 +80,8 @@ fn closing(request: &Request) -> (Process, Uid) {
 }
 
 impl Monitor {
-    /// Checks the closings that were just decided.
-    pub(super) fn may_close(&mut self, decided: &Decided<'_>, now: Timestamp) {
+    /// Checks the closings and the failed attempts that were just decided.
+    pub(super) fn may_close_and_charge(&mut self, decided: &Decided<'_>, now: Timestamp) {
         for order in decided.orders {
             if let Action::CloseGate { node, because, .. } = &order.action {
                 if let Some(trouble) = self.trouble(decided, now) {
@@ -90,6 +90,12 @@ impl Monitor {
                 }
                 self.not_too_many(decided, node, now);
                 self.closings.ordered.insert(((decided.replica, decided.life), node.uid.clone()));
+            }
+            if let Action::Record { node, what: Recorded::Failure, .. } = &order.action
+                && let Some(trouble) = self.trouble(decided, now)
+            {
+                let how = format!("an attempt is charged to a node although {trouble}");
+                self.violate(node.name.as_str(), Rule::Trouble, how);
             }
         }
     }
