@@ -162,3 +162,26 @@ fn a_recorded_state_names_its_policy_and_what_that_required() {
         assert!(recorded.contains(&part), "{part} is not in {recorded}");
     }
 }
+
+/// Whether the condition that is about to be written only says what the node waits for.
+fn only_waits(plan: &Plan) -> Option<bool> {
+    plan.orders.iter().find_map(|order| match &order.action {
+        Action::SetCondition { only_waits, .. } => Some(*only_waits),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_condition_that_an_operator_has_to_act_on_is_not_one_that_only_waits() {
+    let taint = serde_json::json!({ "key": names::UNVERIFIED_TAINT, "effect": "NoSchedule" });
+    let closed = NodeView { taints: vec![taint], ..node_named("n1", "u1", 2) };
+    let mut engine = knowing_everything("limits: {maxConcurrentWorkers: 1}");
+    let other = NodeView { id: NodeRef { name: "n2".into(), uid: "u2".into() }, ..closed.clone() };
+    engine.learn(Fact::Nodes(vec![closed, other], Version(2)), noon());
+    engine.lead();
+    let [first] = &engine.decide(noon()).orders[..] else { panic!("there is one slot") };
+    let later = noon() + SignedDuration::from_secs(11);
+    assert_eq!(only_waits(&engine.decide(later)), Some(true), "the other node waits for the slot");
+    engine.settle(first, Outcome::Refused("denied".to_owned()), later);
+    assert_eq!(only_waits(&engine.decide(later)), Some(false), "the worker is refused");
+}
