@@ -47,7 +47,7 @@ pub(crate) struct Slots {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Workers {
     in_slots: usize,
-    /// Not started although their nodes are Ready.
+    /// Not started or not ended in time although their nodes are Ready.
     stuck: usize,
     /// On nodes that are not Ready.
     not_ready: usize,
@@ -55,10 +55,10 @@ struct Workers {
 
 impl Slots {
     /// Updates the workers of a node. A worker that runs for longer than `runs_within` no longer holds a slot.
-    pub(crate) fn note(
+    pub(crate) fn note<'e>(
         &mut self,
         name: &NodeName,
-        entry: Option<&NodeEntry>,
+        entry: Option<&'e NodeEntry>,
         runs_within: SignedDuration,
         now: Timestamp,
     ) {
@@ -71,15 +71,16 @@ impl Slots {
         }
         let mut workers = Workers::default();
         let mut until: Option<Timestamp> = None;
-        for worker in entry.iter().flat_map(|entry| entry.workers.values()) {
-            match entry.map(|entry| hold(entry, worker, runs_within)) {
-                None | Some(Hold::Nothing) => {}
-                Some(Hold::SlotUntil(end)) if now < end => {
+        let of = |entry: &'e NodeEntry| entry.workers.values().map(move |worker| (entry, worker.as_ref()));
+        for (entry, worker) in entry.into_iter().flat_map(of) {
+            match hold(entry, worker, runs_within) {
+                Hold::Nothing => {}
+                Hold::SlotUntil(end) if now < end => {
                     workers.in_slots += 1;
                     until = Some(until.map_or(end, |until| until.min(end)));
                 }
-                Some(Hold::SlotUntil(_)) => workers.stuck += 1,
-                Some(Hold::NotReady) => workers.not_ready += 1,
+                Hold::SlotUntil(_) if entry.ready_since.is_some() => workers.stuck += 1,
+                Hold::SlotUntil(_) | Hold::NotReady => workers.not_ready += 1,
             }
         }
         self.held_until.set(name, until);
