@@ -233,7 +233,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         file: "crates/core/src/decide/survey.rs",
         right: "        Progress::Over { verdict: Verdict::Fail(fault), .. } => fault.blame != Blame::Installation,\n",
         wrong: "        Progress::Over { verdict: Verdict::Fail(_), .. } => false,\n",
-        noticed_by: &["L3", "L3, at once", "S4, fair trial"],
+        noticed_by: &["L3", "L3, trouble", "L3, at once", "S4, fair trial"],
     },
     Mistake {
         name: "B14: a node that has failed for long is given up",

@@ -7,7 +7,6 @@ mod reference;
 use jiff::{SignedDuration, Timestamp};
 
 use super::deletion::Step;
-use super::gate::Evidence;
 use super::subject::{Subject, phase_of};
 use super::{Decision, Want, deletion, tidy};
 use crate::action::Removal;
@@ -170,7 +169,8 @@ impl<'a> Attempts<'a> {
     fn follow(self, worker: &'a SeenWorker) -> Decision {
         let subject = self.subject;
         let decision = match progress(subject, worker) {
-            Progress::Over { verdict: Verdict::Pass, .. } => return self.open(Evidence::Run(worker)),
+            // The gate is met, and opens instead.
+            Progress::Over { verdict: Verdict::Pass, .. } => self.waiting(Wait::Opening),
             Progress::Waiting { stage, until } => {
                 let phase = stage.phase();
                 let attempt = subject.attempt_of(worker.view.stamp.attempt);

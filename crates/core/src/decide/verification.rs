@@ -92,14 +92,14 @@ pub(super) fn may_be_closed(subject: &Subject<'_>) -> bool {
     matches!(scope::may_close(subject, subject.taints()), MayClose::Yes)
 }
 
-/// Evaluates whether the checks have passed on a closed node as it is now.
+/// Evaluates whether the checks have passed on a node that is closed or on probation.
 pub(super) fn evaluate<'a>(subject: &Subject<'a>) -> Evaluation<'a> {
     let is_current = |worker: &&SeenWorker| {
         !worker.view.leaving && subject.is_current(&worker.view.stamp, Purpose::Verify)
     };
     match status(subject) {
         Status::TaintCameBack => Evaluation::Met(Evidence::Recorded),
-        Status::Closed => match subject.worker().filter(is_current) {
+        Status::Closed | Status::OnProbation(_) => match subject.worker().filter(is_current) {
             Some(worker)
                 if matches!(progress(subject, worker), Progress::Over { verdict: Verdict::Pass, .. }) =>
             {
@@ -117,13 +117,14 @@ pub(super) fn consider(subject: &Subject<'_>) -> Decision {
         Status::Ungated => ungated(subject),
         Status::Verified => verified(subject),
         Status::ToBeClosed => close_rebooted(subject),
-        Status::OnProbation(probation) => Attempts { subject, probation: Some(probation) }.consider(),
-        Status::TaintCameBack | Status::Closed => closed(subject),
+        Status::OnProbation(probation) => tried(Attempts { subject, probation: Some(probation) }),
+        Status::TaintCameBack | Status::Closed => tried(Attempts { subject, probation: None }),
     }
 }
 
-fn closed(subject: &Subject<'_>) -> Decision {
-    let attempts = Attempts { subject, probation: None };
+/// A node that has to prove itself.
+fn tried(attempts: Attempts<'_>) -> Decision {
+    let subject = attempts.subject;
     match subject.cx.policy.checks_gate().map(|gate| gate::evaluate(subject, gate)) {
         Some(Evaluation::Met(evidence)) => attempts.open(evidence),
         Some(Evaluation::Unmet(_) | Evaluation::NotBefore(..)) | None => attempts.consider(),
