@@ -147,10 +147,11 @@ fn what_is_still_shown_of_the_time_before_a_restore_does_not_count() {
     engine.learn(Fact::Node(node_named("n1", "u1", 51), Source::Watch), noon());
     let (node, view) = (node_named("n1", "u1", 1).id, Some(node_named("n1", "u1", 51)));
     let (node_version, worker_version) = (Version(60), Version(60));
-    let reread = Reread { node, view, node_version, worker: None, worker_version };
-    engine.learn(Fact::Reread(Box::new(reread)), noon());
+    let reread = Fact::Reread(Box::new(Reread { node, view, node_version, worker: None, worker_version }));
+    engine.learn(reread.clone(), noon());
     assert_eq!(engine.world().entries().count(), 0);
     engine.learn(Fact::Nodes(vec![node_named("n1", "u1", 5)], Version(6)), noon());
+    engine.learn(reread, noon());
     let version =
         |engine: &Engine| engine.world().entry(&"n1".into()).unwrap().view.as_ref().unwrap().version;
     assert_eq!(version(&engine), Version(5));
