@@ -237,9 +237,10 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "B14: a node that has failed for long is given up",
-        file: "crates/core/src/decide/attempts/record.rs",
-        right: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt)),\n",
-        wrong: "            next_try: Some(subject.cx.now + subject.cx.policy.retry.delay_after_attempt(attempt) * 1_000),\n",
+        file: "crates/core/src/decide/attempts.rs",
+        right: "        let requested = self.subject.retry_requested();\n",
+        wrong: "        if state.attempt >= self.subject.cx.policy.retry.max_attempts {\n            \
+                return Timestamp::MAX;\n        }\n        let requested = self.subject.retry_requested();\n",
         noticed_by: &["L1", "L1, recovered", "L4"],
     },
     Mistake {
@@ -273,11 +274,12 @@ pub(crate) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "B2: a node whose runs say nothing about it is given up after too many of them",
-        file: "crates/core/src/decide/attempts/record.rs",
-        right: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive)),\n",
-        wrong: "            next_try: Some(subject.cx.now + settings.delay_after(inconclusive) * \
-                if inconclusive < settings.max_inconclusive_runs { 1 } else { 1_000 }),\n",
-        noticed_by: &["L1, recovered", "L4"],
+        file: "crates/core/src/decide/attempts.rs",
+        right: "        ready.into_iter().chain(requested).fold(planned, Timestamp::min)\n",
+        wrong: "        if state.inconclusive >= self.subject.cx.policy.retry.max_inconclusive_runs {\n            \
+                return Timestamp::MAX;\n        }\n        \
+                ready.into_iter().chain(requested).fold(planned, Timestamp::min)\n",
+        noticed_by: &["L1", "L1, recovered", "L4"],
     },
     Mistake {
         name: "B3: a node that failed and is paused or excluded counts as failing for good",
@@ -303,7 +305,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         file: "crates/core/src/grants/slots.rs",
         right: "            None => Hold::NotReady,\n",
         wrong: "            None => Hold::SlotUntil(Timestamp::MAX),\n",
-        noticed_by: &["L1, recovered", "L4", "slots"],
+        noticed_by: &["L1", "L1, recovered", "L4", "slots"],
     },
     Mistake {
         name: "B6: only ten nodes are considered for a reference run",

@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use knr_core::action::{Action, worker_name};
-use knr_core::config::Config;
+use knr_core::action::{Action, Closing, worker_name};
+use knr_core::config::{Config, OnReboot};
 use knr_core::engine::Outcome;
 use knr_core::fault::Blame;
 use knr_core::ids::{BootId, NodeName, Uid};
@@ -308,12 +308,17 @@ impl Monitor {
 
     /// Checks a request that is about to be sent against the current configuration of its sender.
     pub(crate) fn sent(&mut self, request: &Request, config: &Config, api: &Api) {
-        let node = request.order.action.node();
-        let is_deletion = matches!(request.order.action, Action::DeleteNode { .. });
-        let is_asked_for = config.node_management.delete_failed_nodes
-            && api.node(node.name.as_str()).is_none_or(|node| !is_excluded(&node.view, config));
-        if is_deletion && !is_asked_for {
-            self.violate(node.name.as_str(), Rule::OldConfig, "a node is deleted that is not to be any more");
+        let (name, settings) = (&request.order.action.node().name, &config.node_management);
+        let is_excluded = || api.node(name.as_str()).is_some_and(|node| is_excluded(&node.view, config));
+        let is_forbidden = match &request.order.action {
+            Action::DeleteNode { .. } => !settings.delete_failed_nodes || is_excluded(),
+            Action::CloseGate { because: Closing::Backfill, .. } => !settings.backfill,
+            Action::CloseGate { because: Closing::Rebooted, .. } => settings.on_reboot != OnReboot::Close,
+            _ => false,
+        };
+        if is_forbidden {
+            let how = format!("{} although the configuration forbids it by now", request.order.action);
+            self.violate(name.as_str(), Rule::OldConfig, how);
         }
     }
 
