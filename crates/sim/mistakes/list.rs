@@ -240,7 +240,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         file: "crates/core/src/decide/attempts.rs",
         right: "        let requested = self.subject.retry_requested();\n",
         wrong: "        if state.attempt >= self.subject.cx.policy.retry.max_attempts {\n            \
-                return Timestamp::MAX;\n        }\n        let requested = self.subject.retry_requested();\n",
+                return seen + SignedDuration::from_hours(100);\n        }\n        let requested = self.subject.retry_requested();\n",
         noticed_by: &["L1", "L1, recovered", "L4"],
     },
     Mistake {
@@ -277,7 +277,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         file: "crates/core/src/decide/attempts.rs",
         right: "        ready.into_iter().chain(requested).fold(planned, Timestamp::min)\n",
         wrong: "        if state.inconclusive >= self.subject.cx.policy.retry.max_inconclusive_runs {\n            \
-                return Timestamp::MAX;\n        }\n        \
+                return seen + SignedDuration::from_hours(100);\n        }\n        \
                 ready.into_iter().chain(requested).fold(planned, Timestamp::min)\n",
         noticed_by: &["L1", "L1, recovered", "L4"],
     },
