@@ -22,6 +22,7 @@ use crate::scenario::{InitPod, Scenario};
 
 pub(crate) use crowd::claim_deleted;
 pub(crate) use kubelet::{checks_pass, run_ends};
+pub(crate) use people::forbid;
 
 /// Something that another actor does.
 #[derive(Debug, Clone)]
@@ -123,6 +124,8 @@ pub(crate) struct Actors {
     unfit: u64,
     has_init_pods: bool,
     machines_made: u32,
+    /// An operator has forbidden an order that was waiting to be sent.
+    has_forbidden: bool,
     /// Machines whose node was deleted and that join again without a restart, by node name.
     staying: BTreeMap<String, Machine>,
 }

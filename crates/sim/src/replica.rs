@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use knr_core::action::Action;
 use knr_core::config::Config;
 use knr_core::engine::Engine;
 use knr_core::feed::Feed;
-use knr_core::ids::Version;
+use knr_core::ids::{NodeName, Version};
 use knr_core::queue::{Capacity, Queue, QueuedWrite};
 
 use crate::api::Memory;
@@ -34,6 +35,8 @@ pub(crate) struct Replica {
     pub(crate) streams: BTreeMap<Feed, Stream>,
     /// Its writes.
     pub(crate) queue: Queue,
+    /// Its orders to close or delete nodes, as long as they wait to be sent.
+    pub(crate) harmful: BTreeMap<NodeName, Action>,
     capacity: Capacity,
     /// When the right to write ends, if the lease cannot be renewed at the moment.
     pub(crate) writes_until: Option<Timestamp>,
@@ -81,6 +84,7 @@ impl Replica {
             clock: SignedDuration::ZERO,
             streams: BTreeMap::new(),
             queue: Queue::new(capacity),
+            harmful: BTreeMap::new(),
             capacity,
             writes_until: None,
             frozen_until: None,
@@ -111,6 +115,7 @@ impl Replica {
         self.due = false;
         self.listed = now;
         self.queue = Queue::new(self.capacity);
+        self.harmful.clear();
         (self.writes_until, self.frozen_until) = (None, None);
         self.streams.clear();
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use knr_core::action::{Action, Closing};
+use knr_core::config::OnReboot;
 use knr_core::names;
 use knr_core::view::PoolView;
 use serde_json::json;
@@ -12,6 +14,8 @@ use crate::scenario;
 
 /// A changed configuration reaches a process within this many milliseconds.
 const TAKEN_UP_WITHIN: u64 = 5_000;
+/// The same for a configuration that forbids what is about to be sent.
+const FORBIDDEN_WITHIN: u64 = 50;
 /// The value of the pause annotation on a node that stays paused for good.
 const FORGOTTEN: &str = "forgotten";
 
@@ -116,6 +120,28 @@ pub(super) fn edit_config(sim: &mut Sim) {
     sim.config = Arc::new(config);
     sim.monitor.config_changed(&sim.api, &sim.config, sim.now);
     sim.reconfigure(TAKEN_UP_WITHIN);
+}
+
+/// An operator sees that a node is about to be closed or deleted, and forbids it before the order is sent. Happens once
+/// in a run.
+pub(crate) fn forbid(sim: &mut Sim, order: &Action) {
+    let mut config = (*sim.config).clone();
+    let settings = &mut config.node_management;
+    match order {
+        Action::DeleteNode { .. } => settings.delete_failed_nodes = false,
+        Action::CloseGate { because: Closing::Backfill, .. } => settings.backfill = false,
+        Action::CloseGate { because: Closing::Rebooted, .. } => settings.on_reboot = OnReboot::Ignore,
+        _ => return,
+    }
+    if sim.actors.calm || sim.actors.has_forbidden || config == *sim.config {
+        return;
+    }
+    sim.actors.has_forbidden = true;
+    sim.note("", format_args!("a person forbids what is about to be sent: {order}"));
+    sim.stats.count("order forbidden while it waits to be sent");
+    sim.config = Arc::new(config);
+    sim.monitor.config_changed(&sim.api, &sim.config, sim.now);
+    sim.reconfigure(FORBIDDEN_WITHIN);
 }
 
 /// An operator asks for an immediate attempt.

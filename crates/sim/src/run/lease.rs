@@ -33,6 +33,7 @@ impl Sim {
         let replica = &mut self.replicas[id];
         replica.leading = false;
         let dropped = replica.queue.take_back_all();
+        replica.harmful.clear();
         replica.queue.drop_events();
         if let Some(engine) = &mut replica.engine {
             for unsent in &dropped {

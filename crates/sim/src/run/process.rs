@@ -15,6 +15,7 @@ use knr_core::world::Fact;
 
 use super::lease::LEASE;
 use super::{Event, Sim, millis};
+use crate::actors;
 use crate::api::Api;
 
 /// Everything is listed again this often.
@@ -86,6 +87,7 @@ impl Sim {
         orders.extend(changed);
         for waiting in &orders {
             engine.withdraw(&waiting.order);
+            replica.harmful.remove(&waiting.order.action.node().name);
         }
         for waiting in &orders {
             self.monitor.not_sent(&self.replicas[id].request(id, waiting));
@@ -114,14 +116,22 @@ impl Sim {
             self.replicas[id].queue.report(event, self.now);
         }
         for order in plan.orders {
-            let before = taken_back.get(&order.action.node().name);
-            self.replicas[id].queue.take(order, before, self.now);
+            let name = order.action.node().name.clone();
+            let replica = &mut self.replicas[id];
+            if matches!(order.action, Action::CloseGate { .. } | Action::DeleteNode { .. }) {
+                replica.harmful.insert(name.clone(), order.action.clone());
+            }
+            replica.queue.take(order, taken_back.get(&name), self.now);
         }
         for question in plan.questions {
             let latency = self.latency();
             self.at(latency, Event::Ask { replica: id, life, question });
         }
         self.dispatch(id);
+        let waiting = self.replicas[id].harmful.values().next().cloned();
+        if let Some(order) = waiting.filter(|_| leading) {
+            actors::forbid(self, &order);
+        }
         self.set_wake(id, plan.wake);
     }
 

@@ -34,6 +34,7 @@ impl Sim {
             return;
         }
         while let Some(next) = self.replicas[id].queue.next(self.now) {
+            self.replicas[id].harmful.remove(&next.order.action.node().name);
             let request = self.replicas[id].request(id, &next);
             self.monitor.sent(&request, &self.replicas[id].config, &self.api);
             let latency = self.latency();
