@@ -350,13 +350,6 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         noticed_by: &["L3, trouble"],
     },
     Mistake {
-        name: "L4: nodes wait for the delay of an earlier configuration",
-        file: "crates/core/src/decide/attempts.rs",
-        right: "            let span = next_try.duration_since(state.at).clamp(SignedDuration::ZERO, longest);\n",
-        wrong: "            let span = next_try.duration_since(state.at).max(SignedDuration::ZERO);\n",
-        noticed_by: &["L4", "L1, recovered"],
-    },
-    Mistake {
         name: "the time of workers goes on while nobody leads",
         file: "crates/core/src/engine.rs",
         right: "            self.world.restart_workers(now);\n",
