@@ -391,11 +391,4 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         wrong: " && subject.worker().is_none()\n",
         noticed_by: &["L3, closings", "L3, trouble"],
     },
-    Mistake {
-        name: "L4: a node that has used up its attempts waits ten times the longest delay",
-        file: "crates/core/src/policy/retry.rs",
-        right: "if attempt > self.max_attempts { self.longest_delay() }",
-        wrong: "if attempt > self.max_attempts { self.longest_delay() * 10 }",
-        noticed_by: &["L4"],
-    },
 ];
