@@ -32,13 +32,6 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         noticed_by: &[],
     },
     Mistake {
-        name: "a patch is not bound to the UID of the node",
-        file: "crates/core/src/patch.rs",
-        right: "            test(\"/metadata/uid\".to_owned(), json!(node.id.uid)),\n",
-        wrong: "            test(\"/metadata/name\".to_owned(), json!(node.id.name)),\n",
-        noticed_by: &[],
-    },
-    Mistake {
         name: "a patch is not bound to the boot of the node",
         file: "crates/core/src/patch.rs",
         right: "            test(\"/status/nodeInfo/bootID\".to_owned(), json!(node.boot)),\n",
