@@ -6,7 +6,7 @@ use crate::feed::ObjectKind;
 use crate::ids::Version;
 use crate::names;
 use crate::state::{NodeState, StatePhase};
-use crate::view::{LedgerView, NodeView};
+use crate::view::{LedgerView, NodeView, Purpose, Stamp};
 use crate::world::Fact;
 use crate::world::tests::node_named;
 
@@ -184,4 +184,26 @@ fn a_condition_that_an_operator_has_to_act_on_is_not_one_that_only_waits() {
     assert_eq!(only_waits(&engine.decide(later)), Some(true), "the other node waits for the slot");
     engine.settle(first, Outcome::Refused("denied".to_owned()), later);
     assert_eq!(only_waits(&engine.decide(later)), Some(false), "the worker is refused");
+}
+
+#[test]
+fn a_reference_run_that_is_due_and_cannot_be_made_does_not_wake_the_loop_at_once() {
+    let mut engine = knowing_everything("");
+    engine.lead();
+    let stamp = Stamp {
+        node: node_named("n2", "u2", 2).id,
+        boot: "b1".into(),
+        serial: 1,
+        attempt: 1,
+        purpose: Purpose::Reference,
+        policy: "default".into(),
+        requires: "".into(),
+    };
+    engine.grants.ordered(&Action::StartWorker { stamp }, noon());
+    engine.grants.settled(&"n2".into());
+    engine.grants.references.note_waiting(&"n1".into(), true);
+    let due = engine.grants.reference_due().unwrap();
+    assert_eq!(due, noon() + SignedDuration::from_secs(1));
+    assert_eq!(engine.decide(noon()).wake, Some(due));
+    assert!(engine.decide(due).wake.is_none_or(|wake| due < wake));
 }
