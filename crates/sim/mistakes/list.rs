@@ -371,13 +371,6 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         noticed_by: &["L3, closings", "L3, trouble"],
     },
     Mistake {
-        name: "L3: backfill closes a startup gate on as many idle nodes as there are",
-        file: "crates/core/src/decide/gate.rs",
-        right: "            && verification::kept_open(subject).is_none()\n",
-        wrong: "            && (verification::kept_open(subject).is_none() || true)\n",
-        noticed_by: &["L3, closings", "L3, trouble"],
-    },
-    Mistake {
         name: "L3: all nodes that are restarted are closed at once",
         file: "crates/core/src/decide/verification.rs",
         right: " && subject.worker().is_none() && kept_open(subject).is_none()\n",
