@@ -15,7 +15,7 @@
 mod backlog;
 mod lane;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -108,27 +108,7 @@ impl Setbacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::{EventReason, EventText};
-    use crate::view::{Purpose, Stamp};
-    use crate::world::tests::node_named;
-
-    fn worker(name: &str) -> Action {
-        let stamp = Stamp {
-            node: node_named(name, name, 1).id,
-            boot: "b".into(),
-            serial: 1,
-            attempt: 1,
-            purpose: Purpose::Verify,
-            policy: "default".into(),
-            requires: "".into(),
-        };
-        Action::StartWorker { stamp }
-    }
-
-    fn event(name: &str) -> Action {
-        let event = EventText { reason: EventReason::Verified, message: String::new(), warning: false };
-        Action::SendEvent { node: node_named(name, name, 1).id, claim: None, event }
-    }
+    use crate::queue::testing::{event, node, start};
 
     fn refused(orders: &[Action]) -> Setbacks {
         let mut setbacks = Setbacks::default();
@@ -140,18 +120,18 @@ mod tests {
 
     #[test]
     fn only_the_worker_of_the_node_itself_is_complained_about() {
-        let node = node_named("n1", "n1", 1).id;
-        assert!(refused(&[worker("n1")]).about_worker(&node).is_some());
-        assert_eq!(refused(&[event("n1"), worker("n2")]).about_worker(&node), None);
+        let node = node("n1");
+        assert!(refused(&[start("n1")]).about_worker(&node).is_some());
+        assert_eq!(refused(&[event("n1"), start("n2")]).about_worker(&node), None);
     }
 
     #[test]
     fn what_was_carried_out_or_is_no_longer_wanted_is_forgotten() {
-        let mut setbacks = refused(&[worker("n1"), event("n1")]);
-        setbacks.clear(&worker("n1"));
-        assert_eq!(setbacks.refusal_of(&worker("n1")), None);
+        let mut setbacks = refused(&[start("n1"), event("n1")]);
+        setbacks.clear(&start("n1"));
+        assert_eq!(setbacks.refusal_of(&start("n1")), None);
         assert_eq!(setbacks.refusal_of(&event("n1")), Some("no"));
-        setbacks.keep_only(&[worker("n1")]);
+        setbacks.keep_only(&[start("n1")]);
         assert_eq!(setbacks.complaints().count(), 0);
     }
 }

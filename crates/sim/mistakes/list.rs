@@ -322,7 +322,7 @@ pub(crate) const MISTAKES: &[Mistake] = &[
         noticed_by: &["S4, changed configuration"],
     },
     Mistake {
-        name: "B9: deletions are counted by the clock of whoever wrote them down",
+        name: "B9: deletions are counted by the clock of the replica that recorded them",
         file: "crates/core/src/world.rs",
         right: "                || seen.is_some_and(|seen| is_recent(seen, HOUR)) && is_recent(entry.at, DAY)\n",
         wrong: "                || seen.is_some_and(|seen| is_recent(seen, HOUR) && is_recent(entry.at, HOUR.min(DAY)))\n",

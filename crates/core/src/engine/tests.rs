@@ -5,6 +5,7 @@ use crate::action::{EventReason, EventText};
 use crate::feed::ObjectKind;
 use crate::ids::Version;
 use crate::names;
+use crate::queue::testing::stamp;
 use crate::state::{NodeState, StatePhase};
 use crate::view::{LedgerView, NodeView, Purpose, Stamp};
 use crate::world::Fact;
@@ -136,19 +137,23 @@ fn trouble_ends_when_other_checks_are_required() {
     assert_eq!(engine.trouble(), None);
 }
 
+/// A node that was verified, is open, and was restarted since.
+pub(super) fn restarted(name: &str, uid: &str) -> NodeView {
+    let state = NodeState { phase: StatePhase::Verified, ..NodeState::new(uid.into(), "b0".into(), noon()) };
+    let annotations = [(names::STATE_ANNOTATION.to_owned(), serde_json::to_string(&state).unwrap())];
+    let labels = [(names::VERIFIED_LABEL.to_owned(), "true".to_owned())];
+    NodeView {
+        annotations: annotations.into_iter().collect(),
+        labels: labels.into_iter().collect(),
+        ..node_named(name, uid, 2)
+    }
+}
+
 #[test]
 fn a_recorded_state_names_its_policy_and_what_that_required() {
     let yaml = "nodeManagement: {onReboot: close}";
     let mut engine = knowing_everything(yaml);
-    let state = NodeState { phase: StatePhase::Verified, ..NodeState::new("u1".into(), "b0".into(), noon()) };
-    let annotations = [(names::STATE_ANNOTATION.to_owned(), serde_json::to_string(&state).unwrap())];
-    let labels = [(names::VERIFIED_LABEL.to_owned(), "true".to_owned())];
-    let restarted = NodeView {
-        annotations: annotations.into_iter().collect(),
-        labels: labels.into_iter().collect(),
-        ..node_named("n1", "u1", 2)
-    };
-    engine.learn(Fact::Nodes(vec![restarted], Version(2)), noon());
+    engine.learn(Fact::Nodes(vec![restarted("n1", "u1")], Version(2)), noon());
     engine.lead();
     let plan = engine.decide(noon());
     let [Order { action: Action::CloseGate { patch, .. }, .. }] = &plan.orders[..] else {
@@ -190,15 +195,7 @@ fn a_condition_that_an_operator_has_to_act_on_is_not_one_that_only_waits() {
 fn a_reference_run_that_is_due_and_cannot_be_made_does_not_wake_the_loop_at_once() {
     let mut engine = knowing_everything("");
     engine.lead();
-    let stamp = Stamp {
-        node: node_named("n2", "u2", 2).id,
-        boot: "b1".into(),
-        serial: 1,
-        attempt: 1,
-        purpose: Purpose::Reference,
-        policy: "default".into(),
-        requires: "".into(),
-    };
+    let stamp = Stamp { purpose: Purpose::Reference, ..stamp("n2") };
     engine.grants.ordered(&Action::StartWorker { stamp }, noon());
     engine.grants.settled(&"n2".into());
     engine.grants.references.note_waiting(&"n1".into(), true);

@@ -42,6 +42,7 @@ mod tests {
     use jiff::SignedDuration;
     use serde_json::json;
 
+    use super::super::tests::restarted;
     use super::super::{Outcome, Plan};
     use super::*;
     use crate::action::Action;
@@ -103,19 +104,6 @@ mod tests {
         assert_eq!(engine.changed(noon()).count(), 0, "another order has taken its place");
         engine.withdraw(&second.orders[0]);
         assert_eq!(engine.changed(noon()).count(), 1);
-    }
-
-    /// A node that was verified, is open, and was restarted since.
-    fn restarted(name: &str, uid: &str) -> NodeView {
-        let state =
-            NodeState { phase: StatePhase::Verified, ..NodeState::new(uid.into(), "b0".into(), noon()) };
-        let annotations = [(names::STATE_ANNOTATION.to_owned(), serde_json::to_string(&state).unwrap())];
-        let labels = [(names::VERIFIED_LABEL.to_owned(), "true".to_owned())];
-        NodeView {
-            annotations: annotations.into_iter().collect(),
-            labels: labels.into_iter().collect(),
-            ..node_named(name, uid, 2)
-        }
     }
 
     /// A closed node that has just failed.

@@ -26,7 +26,16 @@ fn world(deleted: &[&str]) -> World {
 }
 
 fn deletion(grants: &Grants, world: &World, name: &str) -> Result<Option<Action>, NotDeleted> {
-    match grants.deletion(&node(name), &policy(), world, noon()) {
+    deletion_at(grants, world, name, noon())
+}
+
+fn deletion_at(
+    grants: &Grants,
+    world: &World,
+    name: &str,
+    now: Timestamp,
+) -> Result<Option<Action>, NotDeleted> {
+    match grants.deletion(&node(name), &policy(), world, now) {
         Deletion::Denied(why) => Err(why),
         Deletion::Reserved => Ok(None),
         Deletion::Free(reserve) => Ok(Some(reserve)),
@@ -46,12 +55,7 @@ fn a_deletion_waits_until_the_ledger_is_read_and_then_keeps_within_the_budget() 
 fn a_reservation_that_is_too_old_to_act_on_is_renewed() {
     let grants = Grants::default();
     let after = |minutes, deleted: &[&str]| {
-        let now = noon() + SignedDuration::from_mins(minutes);
-        match grants.deletion(&node("a"), &policy(), &world(deleted), now) {
-            Deletion::Denied(why) => Err(why),
-            Deletion::Reserved => Ok(None),
-            Deletion::Free(reserve) => Ok(Some(reserve)),
-        }
+        deletion_at(&grants, &world(deleted), "a", noon() + SignedDuration::from_mins(minutes))
     };
     assert_eq!(after(4, &["a"]), Ok(None));
     let Ok(Some(Action::ReserveDeletion { entries, .. })) = after(5, &["a"]) else { panic!("not renewed") };

@@ -13,7 +13,7 @@ pub(super) fn noon() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
-pub(super) fn node(name: &str) -> NodeRef {
+pub(crate) fn node(name: &str) -> NodeRef {
     NodeRef { name: name.into(), uid: format!("uid-of-{name}").as_str().into() }
 }
 
@@ -25,7 +25,7 @@ pub(super) fn order(ticket: u64, action: Action) -> Order {
     Order { ticket, action }
 }
 
-pub(super) fn event(name: &str) -> Action {
+pub(crate) fn event(name: &str) -> Action {
     Action::SendEvent { node: node(name), claim: None, event: event_text(EventReason::Verified) }
 }
 
@@ -33,8 +33,8 @@ pub(super) fn deletion_event(name: &str) -> Action {
     Action::SendEvent { node: node(name), claim: None, event: event_text(EventReason::NodeDeleted) }
 }
 
-pub(super) fn start(name: &str) -> Action {
-    let stamp = Stamp {
+pub(crate) fn stamp(name: &str) -> Stamp {
+    Stamp {
         node: node(name),
         boot: "b".into(),
         serial: 1,
@@ -42,8 +42,11 @@ pub(super) fn start(name: &str) -> Action {
         purpose: Purpose::Verify,
         policy: "default".into(),
         requires: "".into(),
-    };
-    Action::StartWorker { stamp }
+    }
+}
+
+pub(crate) fn start(name: &str) -> Action {
+    Action::StartWorker { stamp: stamp(name) }
 }
 
 pub(super) fn open(name: &str) -> Action {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use super::{Lab, LabBuilder};
 
 /// A lab that goes down when it is dropped, also when a test panics. With `LAB_KEEP` set to anything it stays up
-/// for somebody to look at; the next run of the test starts with a new lab all the same.
+/// for inspection. The next run of the test removes it and starts a new one.
 #[derive(Debug)]
 pub struct TemporaryLab {
     lab: Lab,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use knr_core::action::{Action, Closing};
-use knr_core::config::OnReboot;
+use knr_core::config::{Config, OnReboot};
 use knr_core::names;
 use knr_core::view::PoolView;
 use serde_json::json;
@@ -117,9 +117,7 @@ pub(super) fn edit_config(sim: &mut Sim) {
             machine.has_image = false;
         }
     }
-    sim.config = Arc::new(config);
-    sim.monitor.config_changed(&sim.api, &sim.config, sim.now);
-    sim.reconfigure(TAKEN_UP_WITHIN);
+    publish(sim, config, TAKEN_UP_WITHIN);
 }
 
 /// An operator sees that a node is about to be closed or deleted, and forbids it before the order is sent. Happens once
@@ -139,9 +137,14 @@ pub(crate) fn forbid(sim: &mut Sim, order: &Action) {
     sim.actors.has_forbidden = true;
     sim.note("", format_args!("a person forbids what is about to be sent: {order}"));
     sim.stats.count("order forbidden while it waits to be sent");
+    publish(sim, config, FORBIDDEN_WITHIN);
+}
+
+/// Puts the configuration into the file. Every process loads it within this many milliseconds.
+fn publish(sim: &mut Sim, config: Config, within: u64) {
     sim.config = Arc::new(config);
     sim.monitor.config_changed(&sim.api, &sim.config, sim.now);
-    sim.reconfigure(FORBIDDEN_WITHIN);
+    sim.reconfigure(within);
 }
 
 /// An operator asks for an immediate attempt.

@@ -1,6 +1,5 @@
 use super::*;
-use crate::ids::NodeRef;
-use crate::view::Purpose;
+use crate::queue::testing::stamp;
 
 fn slots(in_slots: usize, stuck: usize, not_ready: usize) -> Slots {
     Slots { total: Workers { in_slots, stuck, not_ready }, ..Slots::default() }
@@ -24,15 +23,6 @@ fn a_node_that_was_never_tried_waits_for_nothing_but_a_slot() {
 #[test]
 fn nodes_that_were_set_aside_come_back_as_slots_become_free_newcomers_first() {
     let mut slots = slots(2, 0, 0);
-    let stamp = |name: &str| Stamp {
-        node: NodeRef { name: name.into(), uid: name.into() },
-        boot: "b".into(),
-        serial: 1,
-        attempt: 1,
-        purpose: Purpose::Verify,
-        policy: "default".into(),
-        requires: "".into(),
-    };
     for (name, turn) in [("a", Turn::Again), ("b", Turn::First), ("c", Turn::First), ("d", Turn::First)] {
         slots.enqueue(&name.into(), Some((turn, Timestamp::UNIX_EPOCH, stamp(name))));
         slots.set_aside(&name.into());
